@@ -8,15 +8,17 @@
 
 #include <stdlib.h>
 #include <xxhash.h>
+#include <zlib.h>
 
 int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size);
 
-#define SECTION_MAC     2
-#define SECTION_SEALED  19
-#define SECTION_BYTES   16 /* type, flags, length; and the checksum behind the payload */
-#define MAC_OF_HEADER   1
-#define MAC_OF_FOOTER   2
-#define HEADER_BYTES_AT 12 /* in a header */
+#define SECTION_MAC      2
+#define SECTION_SEALED   19
+#define SECTION_DEFLATED 20
+#define SECTION_BYTES    16 /* type, flags, length; and the checksum behind the payload */
+#define MAC_OF_HEADER    1
+#define MAC_OF_FOOTER    2
+#define HEADER_BYTES_AT  12 /* in a header */
 
 /* The same each time, so that seeds are sealed under it. */
 static const EcfsKeyRing *fixed_ring (void)
@@ -163,8 +165,6 @@ static void try_footer (uint8_t *bytes, size_t size)
     ecfs_stripe_footer_clear (&footer);
 }
 
-/* As somebody with the key makes them */
-
 static void append_section (GByteArray *to, const uint8_t *head, const uint8_t *payload, size_t size)
 {
     uint8_t hash[8];
@@ -176,6 +176,23 @@ static void append_section (GByteArray *to, const uint8_t *head, const uint8_t *
     ecfs_put_le (hash, XXH3_64bits (to->data + start, to->len - start), 8);
     g_byte_array_append (to, hash, sizeof hash);
 }
+
+/* What is in it is compressed as that of a pack is, whatever it is. */
+static void try_packed_footer (uint8_t *bytes, size_t size)
+{
+    static const uint8_t head[4] = {SECTION_DEFLATED, 0, 1};
+    uLongf deflated_bytes = compressBound (size);
+    g_autoptr (GByteArray) made = g_byte_array_new ();
+    g_autofree uint8_t *deflated = g_malloc (4 + deflated_bytes);
+    mend_sections (bytes, 0, size);
+    ecfs_put_le (deflated, size, 4);
+    g_assert_cmpint (compress (deflated + 4, &deflated_bytes, bytes, size), ==, Z_OK);
+    g_byte_array_append (made, bytes, (guint) size);
+    append_section (made, head, deflated, 4 + deflated_bytes);
+    try_footer (made->data, made->len);
+}
+
+/* As somebody with the key makes them */
 
 static void append_mac (GByteArray *to, uint8_t part, const EcfsStripeHeader *header, const EcfsSealKeys *keys)
 {
@@ -314,8 +331,8 @@ static void try_name (const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
 {
-    static void (*const targets[]) (uint8_t *, size_t) = {try_header, try_footer,        try_tail,
-                                                          try_whole,  try_sealed_header, try_sealed_footer};
+    static void (*const targets[]) (uint8_t *, size_t) = {
+        try_header, try_footer, try_tail, try_whole, try_sealed_header, try_sealed_footer, try_packed_footer};
     for (size_t i = 0; i < G_N_ELEMENTS (targets); i++) {
         uint8_t *copy = malloc (MAX (size, 1)); /* a sanitizer sees what is read behind it */
         memcpy (copy, bytes, size);
