@@ -35,8 +35,8 @@ typedef struct EcfsConfig {
     int64_t deletion_grace_us;
     int64_t close_timeout_us;
     int64_t pack_after_us; /* small files wait so long, at most, until they are packed with others */
-    char *hook;           /* a command that is told what happens to endpoints; NULL: none; owned */
-    GPtrArray *endpoints; /* of EcfsConfigEndpoint, in file order */
+    char *hook;            /* a command that is told what happens to endpoints; NULL: none; owned */
+    GPtrArray *endpoints;  /* of EcfsConfigEndpoint, in file order */
 } EcfsConfig;
 
 /* A key of [archive], for parsing, for `ecfs init --set` and for the manual page. */

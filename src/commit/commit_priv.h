@@ -1,7 +1,7 @@
 /*
- * What the attempts share that store objects: commit.c (one object), store.c (new content of files), feed.c (content
+ * What the attempts share that store objects: object.c (one object), store.c (new content of files), feed.c (content
  * that is still being written), backfill.c, recode.c and repair.c (objects as they are, with what they lack, for
- * another code, and whole again).
+ * another code, and whole again), and pack.c (one object of many files). commit.c runs them.
  */
 #ifndef ECFS_COMMIT_COMMIT_PRIV_H
 #define ECFS_COMMIT_COMMIT_PRIV_H
@@ -58,6 +58,8 @@ typedef struct EcfsCommitAttempt {
     } repair;
 } EcfsCommitAttempt;
 
+/** For `parts`. */
+GPtrArray *ecfs_attempt_parts (void);
 /** A new object of the attempt, with a UUID of its own. */
 EcfsCommitObject *ecfs_attempt_part (EcfsCommitAttempt *self);
 /** The object that the attempt is about, with the ranges of the file that it holds; ESTALE: it is the file's no more.
