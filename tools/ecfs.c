@@ -28,6 +28,7 @@ static const Verb verbs[] = {
     {"key", "list|check|add|remove|init|rotate ARCHIVE ...", "Shows, tries and changes how an archive's keys are kept",
      verb_key},
     {"plan", "", "Shows what codes survive and cost, before anything is stored", verb_plan},
+    {"policy", "ARCHIVE [PATH]", "Moves what is cold to the code for that", verb_policy},
     {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},
     {"export", "ARCHIVE PATH", "Prints the descriptor of a stored file", verb_export},
     {"fetch", "DESCRIPTOR FILE", "Fetches what a descriptor describes, without its archive", verb_fetch},

@@ -42,6 +42,7 @@ int verb_export (const Verb *verb, int argc, char **argv);
 int verb_fetch (const Verb *verb, int argc, char **argv);
 int verb_recover (const Verb *verb, int argc, char **argv);
 int verb_drill (const Verb *verb, int argc, char **argv);
+int verb_policy (const Verb *verb, int argc, char **argv);
 int verb_recode (const Verb *verb, int argc, char **argv);
 int verb_plan (const Verb *verb, int argc, char **argv);
 int verb_sim (const Verb *verb, int argc, char **argv);

@@ -1,4 +1,4 @@
-/* recode: files to another code, or under the archive's key */
+/* recode: files to another code, or under the archive's key; policy: what is cold to the code for that */
 #include "tool.h"
 
 #include <inttypes.h>
@@ -18,14 +18,16 @@ static void print_cost (JsonObject *cost)
     g_autofree char *content = tool_bytes ((double) tool_number (cost, "content_bytes"));
     if (json_object_get_boolean_member (cost, "seal"))
         printf ("%s under the archive's key\n", path);
-    else
+    else if (json_object_has_member (cost, "code"))
         printf ("%s to %s\n", path, tool_text (cost, "code"));
+    else
+        printf ("%s as policies say\n", path);
     printf ("  files    %" PRIi64 " of %" PRIi64 " would change, with %s\n", tool_number (cost, "files_recoded"),
             tool_number (cost, "files"), content);
     if (tool_number (cost, "files_staged") > 0)
         printf ("  staged   %" PRIi64 " are not stored yet and would be left alone\n",
                 tool_number (cost, "files_staged"));
-    if (tool_number (cost, "objects") == 0)
+    if (tool_number (cost, "files_recoded") == 0)
         return;
     printf ("  objects  %" PRIi64 ", %" PRIi64 " of them keep their stripes\n", tool_number (cost, "objects"),
             tool_number (cost, "objects_in_place"));
@@ -45,11 +47,10 @@ static void print_cost (JsonObject *cost)
     tool_table (cells, G_N_ELEMENTS (titles), "  ");
 }
 
-static int tell_cost (const Verb *verb, Ecfs *ecfs, const char *path, const char *code, bool json)
+/* @text is taken; NULL: @error. */
+static int tell_cost (const Verb *verb, char *taken, GError *error, bool json)
 {
-    GError *error = NULL;
-    g_autofree char *text =
-        code == NULL ? ecfs_recode_seal_cost (ecfs, path, &error) : ecfs_recode_cost (ecfs, path, code, &error);
+    g_autofree char *text = taken;
     if (text == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     g_autoptr (JsonObject) cost = tool_json_object (text);
@@ -94,13 +95,43 @@ int verb_recode (const Verb *verb, int argc, char **argv)
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
-    if (dry_run)
-        return tell_cost (verb, ecfs, path, code, json);
+    if (dry_run) {
+        char *cost =
+            code == NULL ? ecfs_recode_seal_cost (ecfs, path, &error) : ecfs_recode_cost (ecfs, path, code, &error);
+        return tell_cost (verb, cost, error, json);
+    }
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
     if (seal)
         (void) ecfs_recode_seal (ecfs, path, &transfer.transfer, &error); /* the error says it, as with the next */
     else
         (void) ecfs_recode (ecfs, path, code, &transfer.transfer, &error);
+    return tool_transfer_end (&transfer, error);
+}
+
+int verb_policy (const Verb *verb, int argc, char **argv)
+{
+    gboolean dry_run = FALSE, json = FALSE;
+    const GOptionEntry options[] = {
+        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only show what would be read, written and freed", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "With --dry-run: print a JSON object", NULL},
+        G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 1, 2);
+    if (json && !dry_run) {
+        tool_say (verb->name, "--json needs --dry-run");
+        return TOOL_USAGE;
+    }
+    const char *path = argc > 2 ? argv[2] : "/";
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE, &error);
+    if (ecfs == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    if (dry_run) {
+        char *cost = ecfs_policy_cost (ecfs, path, &error);
+        return tell_cost (verb, cost, error, json);
+    }
+    ToolTransfer transfer;
+    tool_transfer_begin (&transfer, verb->name);
+    (void) ecfs_apply_policy (ecfs, path, &transfer.transfer, &error); /* the error says it */
     return tool_transfer_end (&transfer, error);
 }

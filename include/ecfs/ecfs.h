@@ -282,6 +282,15 @@ bool ecfs_recode_seal (Ecfs *self, const char *path, const EcfsTransferOptions *
 char *ecfs_recode_seal_cost (Ecfs *self, const char *path, GError **error);
 
 /**
+ * Moves what is cold at and below @path to the code that the policies of directories and archive name, and what is read
+ * often back to that of its file, as ecfs_recode () does; files keep their own code for what is written into them.
+ */
+bool ecfs_apply_policy (Ecfs *self, const char *path, const EcfsTransferOptions *transfer, GError **error);
+
+/** As ecfs_recode_cost (), of ecfs_apply_policy (). */
+char *ecfs_policy_cost (Ecfs *self, const char *path, GError **error);
+
+/**
  * Adds an endpoint, "[NAME=]URL[,KEY=VALUE...]", to the archive in @directory; where it is mounted, the mount does it.
  * Blocks until the endpoint has answered. Whoever has the archive open for reading sees it after opening it again.
  */

@@ -1,4 +1,5 @@
 #include "archive/config.h"
+#include "archive/policy.h"
 #include "codec/codec.h"
 #include "util/units.h"
 
@@ -70,6 +71,24 @@ static bool set_command (char **field, const char *value, GError **error)
     return true;
 }
 
+static bool set_cold (char **field, const char *value, GError **error)
+{
+    EcfsPolicy policy;
+    if (!ecfs_policy_parse (value, &policy, error))
+        return false;
+    bool good = true;
+    if (policy.cold != NULL) {
+        g_autofree char *unused = NULL;
+        good = set_code (&unused, policy.cold, error);
+    }
+    ecfs_policy_clear (&policy);
+    if (!good)
+        return false;
+    g_free (*field);
+    *field = g_strdup (value);
+    return true;
+}
+
 static bool set_number (const EcfsConfigOption *option, void *field, const char *value)
 {
     uint64_t bytes;
@@ -112,6 +131,8 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
         return set_command (field, value, error) || ecfs_prefix (error, "%s", option->key);
     case ECFS_OPTION_POLICY:
         return ecfs_read_policy_parse (value, field, error) || ecfs_prefix (error, "%s", option->key);
+    case ECFS_OPTION_COLD:
+        return set_cold (field, value, error) || ecfs_prefix (error, "%s", option->key);
     }
     return good || ecfs_fail (error, EINVAL, "%s: \"%s\" is not %s", option->key, value, option->values);
 }
@@ -174,6 +195,8 @@ char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOptio
         return g_strdup (*(char *const *) field != NULL ? *(char *const *) field : "none");
     case ECFS_OPTION_POLICY:
         return ecfs_read_policy_format (field);
+    case ECFS_OPTION_COLD:
+        return g_strdup (*(char *const *) field);
     }
     return NULL;
 }
@@ -215,6 +238,7 @@ void ecfs_config_free (EcfsConfig *config)
     g_clear_pointer (&config->endpoints, g_ptr_array_unref);
     g_free (config->code);
     g_free (config->hook);
+    g_free (config->policy);
     g_free (config);
 }
 

@@ -34,6 +34,7 @@ typedef struct EcfsConfig {
     uint64_t repair_rate; /* bytes per second that repairs behind may read and write; 0: no limit */
     int64_t deletion_grace_us;
     int64_t close_timeout_us;
+    char *policy;          /* of what is cold, as text (policy.h); owned */
     int64_t pack_after_us; /* small files wait so long, at most, until they are packed with others */
     char *hook;            /* a command that is told what happens to endpoints; NULL: none; owned */
     GPtrArray *endpoints;  /* of EcfsConfigEndpoint, in file order */
@@ -53,6 +54,7 @@ typedef struct EcfsConfigOption {
         ECFS_OPTION_QUORUM,
         ECFS_OPTION_PERCENT,
         ECFS_OPTION_POLICY,
+        ECFS_OPTION_COLD,
         ECFS_OPTION_COMMAND
     } kind;
     size_t offset;          /* of the field in EcfsConfig */

@@ -275,11 +275,11 @@ static void start_copies (EcfsLog *self)
                                    .size = ECFS_LOG_MAX_BYTES};
         ecfs_stripe_name (&self->row->uuid, (uint16_t) i, copy->instance, name);
         (void) log_ref (self);
-        ecfs_mutex_lock (&self->lock);
+        ecfs_mutex_lock (&copy->log->lock);
         push_locked (copy, ecfs_stripe_header_format (&header, self->keys));
         copy->stream =
             ecfs_endpoint_log (ecfs_archive_endpoint (self->logs->archive, copy->position)->endpoint, name, &source);
-        ecfs_mutex_unlock (&self->lock);
+        ecfs_mutex_unlock (&copy->log->lock);
     }
 }
 
@@ -313,7 +313,7 @@ static EcfsLog *log_new (EcfsLogs *logs, const EcfsCodec *codec, const size_t *f
         g_array_append_val (self->row->stripes, stripe);
     }
     EcfsStripeHeader header = make_header (self, 0);
-    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header, NULL);
+    g_byte_array_unref (ecfs_stripe_header_format (&header, NULL)); /* for header_bytes */
     self->row->header_bytes = header.header_bytes;
     return self;
 }
@@ -392,9 +392,9 @@ static void send_record (EcfsLog *self, GByteArray *bytes, uint64_t from)
     for (unsigned i = 0; i < self->n; i++) {
         Copy *copy = &self->copies[i];
         GByteArray *chunk = ecfs_log_blocks (&self->tagger, i, from, bytes->data, bytes->len);
-        ecfs_mutex_lock (&self->lock);
+        ecfs_mutex_lock (&copy->log->lock);
         push_locked (copy, chunk);
-        ecfs_mutex_unlock (&self->lock);
+        ecfs_mutex_unlock (&copy->log->lock);
         ecfs_stream_wake (copy->stream);
     }
 }

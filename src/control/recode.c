@@ -13,6 +13,8 @@ static bool serve (const EcfsControlClient *client, JsonObject *request, const E
                                  .changed = client->ops->names.changed,
                                  .user = client->ops->names.user};
     bool seals = ecfs_control_flag (request, "seal");
+    if (ecfs_control_flag (request, "policy") && path != NULL)
+        return ecfs_policy_here (client->archive, &what, error);
     return ((path != NULL && seals == (what.code == NULL)) ||
             ecfs_fail (error, EINVAL, "control socket: \"path\", or \"code\" or \"seal\", is missing or wrong")) &&
            ecfs_recode_here (client->archive, &what, error);

@@ -1,4 +1,6 @@
 /* Content: where it is, opening, reading, writing, and what close(2) means. */
+#include "archive/common.h"
+#include "catalog/reads.h"
 #include "fs/fs_priv.h"
 
 #include <errno.h>
@@ -128,6 +130,9 @@ static void op_open (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     bool truncate = fi->flags & O_TRUNC;
     if ((fi->flags & O_ACCMODE) == O_RDONLY && !truncate) {
+        EcfsReads *reads = ecfs_archive_service (ecfs_fs_of (req)->archive, ECFS_SERVICE_READS);
+        if (reads != NULL)
+            ecfs_reads_note (reads, ino);
         reply_open (req, ino, NULL, fi);
         return;
     }

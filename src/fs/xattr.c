@@ -1,4 +1,5 @@
 /* Extended attributes: those of users are in the catalog, those named user.ecfs.* are made up and never listed. */
+#include "archive/policy.h"
 #include "fs/fs_priv.h"
 
 #include <errno.h>
@@ -134,6 +135,30 @@ static bool set_code (EcfsFs *self, uint64_t ino, const char *value, size_t size
            ecfs_catalog_set_code (self->catalog, ino, code, error);
 }
 
+/* Kept as those of users are; only what it says is looked at. */
+static bool is_policy (const char *name)
+{
+    return strcmp (name, ECFS_POLICY_ATTRIBUTE) == 0;
+}
+
+static bool check_policy (EcfsFs *self, uint64_t ino, const char *value, size_t size, GError **error)
+{
+    EcfsAttr attr;
+    EcfsPolicy policy;
+    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, error))
+        return false;
+    if (!S_ISDIR (attr.mode))
+        return ecfs_fail (error, EPERM, "a policy is a directory's: it is for the files below it");
+    g_autofree char *text = g_strndup (value, size);
+    if (strlen (text) != size || size > ECFS_POLICY_MAX_BYTES)
+        return ecfs_fail (error, EINVAL, "a policy is a line of at most %u bytes", ECFS_POLICY_MAX_BYTES);
+    if (!ecfs_policy_parse (text, &policy, error))
+        return false;
+    bool good = policy.cold == NULL || ecfs_archive_check_code (self->archive, policy.cold, error);
+    ecfs_policy_clear (&policy);
+    return good;
+}
+
 static bool change_made_up (EcfsFs *self, uint64_t ino, const char *name, const char *value, size_t size,
                             GError **error)
 {
@@ -191,7 +216,7 @@ static void op_getxattr (fuse_req_t req, fuse_ino_t ino, const char *name, size_
         fuse_reply_err (req, ENODATA);
         return;
     }
-    g_autoptr (GByteArray) value = g_str_has_prefix (name, VIRTUAL_PREFIX)
+    g_autoptr (GByteArray) value = g_str_has_prefix (name, VIRTUAL_PREFIX) && !is_policy (name)
                                        ? get_made_up (self, ino, name, &error)
                                        : ecfs_catalog_getxattr (self->catalog, ino, name, &error);
     if (capability)
@@ -211,7 +236,9 @@ static void op_setxattr (fuse_req_t req, fuse_ino_t ino, const char *name, const
         fuse_reply_err (req, refused);
         return;
     }
-    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX)
+    bool ok = is_policy (name) ? check_policy (self, ino, value, size, &error) &&
+                                     ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error)
+              : g_str_has_prefix (name, VIRTUAL_PREFIX)
                   ? change_made_up (self, ino, name, value, size, &error)
                   : ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error);
     if (strcmp (name, CAPABILITY) == 0)
@@ -231,8 +258,9 @@ static void op_removexattr (fuse_req_t req, fuse_ino_t ino, const char *name)
         fuse_reply_err (req, refused);
         return;
     }
-    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX) ? change_made_up (self, ino, name, NULL, 0, &error)
-                                                      : ecfs_catalog_removexattr (self->catalog, ino, name, &error);
+    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX) && !is_policy (name)
+                  ? change_made_up (self, ino, name, NULL, 0, &error)
+                  : ecfs_catalog_removexattr (self->catalog, ino, name, &error);
     if (ok)
         fuse_reply_err (req, 0);
     else

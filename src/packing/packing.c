@@ -106,6 +106,18 @@ static Source *add_source (Round *self, int64_t object, GError **error)
     return source;
 }
 
+/* Packs that a policy moved to another code keep that. Small ones are copies, whatever their files' code is. */
+static void keep_code (const Round *self, const EcfsObjectRow *row, char **code)
+{
+    const EcfsCodec *codec = row->kind == ECFS_OBJECT_PACK && self->packing->code == NULL
+                                 ? ecfs_archive_codec (self->packing->archive, row->code, NULL)
+                                 : NULL;
+    if (codec == NULL || ecfs_codec_family (codec) == ECFS_CODE_COPIES)
+        return;
+    g_free (*code);
+    *code = g_strdup (ecfs_codec_code (codec));
+}
+
 /* A file that has something of a source; what is gone by now is well. */
 static bool add_item (Round *self, Source *source, uint64_t ino, const EcfsExtent *extent, GError **error)
 {
@@ -129,6 +141,7 @@ static bool add_item (Round *self, Source *source, uint64_t ino, const EcfsExten
     }
     if (item.code == NULL)
         item.code = g_strdup (ecfs_archive_config (archive)->code);
+    keep_code (self, source->row, &item.code);
     if (item.file.generation == 0) /* it was an object of its own, or was cut */
         item.file.generation = source->row->sequence;
     memcpy (item.file.sha256, extent->sha256, ECFS_SHA256_SIZE);

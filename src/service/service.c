@@ -2,6 +2,7 @@
 #include "archive/common.h"
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
+#include "catalog/reads.h"
 #include "commit/logs.h"
 #include "journal/sender.h"
 #include "staging/staged.h"
@@ -25,6 +26,7 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
         ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
                                   ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
         ecfs_archive_set_service (self, ECFS_SERVICE_LOGS, ecfs_logs_new (self));
+        ecfs_archive_set_service (self, ECFS_SERVICE_READS, ecfs_reads_new (ecfs_archive_directory (self)));
         ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));
     }
     return true;
@@ -66,6 +68,8 @@ void ecfs_archive_stop (EcfsArchive *self)
     if (ecfs_archive_is_readonly (self)) /* nothing is to be finished, and an endpoint that hangs is not waited for */
         ecfs_archive_begin_stop (self);
     ecfs_maintenance_stop (take (self, ECFS_SERVICE_UPKEEP));
+    if (ecfs_archive_service (self, ECFS_SERVICE_READS) != NULL)
+        ecfs_reads_keep (ecfs_archive_service (self, ECFS_SERVICE_READS));
     ecfs_archive_end_workers (self);
     if (ecfs_archive_service (self, ECFS_SERVICE_LOGS) != NULL)
         ecfs_logs_end_old (ecfs_archive_service (self, ECFS_SERVICE_LOGS), 0);
@@ -75,6 +79,7 @@ void ecfs_archive_stop (EcfsArchive *self)
     ecfs_archive_end (self);
     ecfs_logs_free (take (self, ECFS_SERVICE_LOGS)); /* endpoints have given back what they had of them */
     ecfs_key_watch_free (take (self, ECFS_SERVICE_KEY));
+    ecfs_reads_free (take (self, ECFS_SERVICE_READS));
 }
 
 void ecfs_archive_free (EcfsArchive *self)

@@ -2,6 +2,7 @@
 #include "upkeep/upkeep.h"
 
 #include "archive/common.h"
+#include "catalog/reads.h"
 
 #define PAUSE_US        (2 * G_USEC_PER_SEC)
 #define SPACE_PERIOD_US (15 * G_USEC_PER_SEC)
@@ -99,6 +100,8 @@ static void keep_estimates (EcfsMaintenance *self)
     uint64_t bytes = bytes_moved (self->archive);
     if (bytes != self->kept_bytes)
         ecfs_archive_keep_estimates (self->archive);
+    if (ecfs_archive_service (self->archive, ECFS_SERVICE_READS) != NULL)
+        ecfs_reads_keep (ecfs_archive_service (self->archive, ECFS_SERVICE_READS));
     self->kept_bytes = bytes;
     self->kept_us = ecfs_now_us ();
 }

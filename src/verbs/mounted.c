@@ -89,6 +89,17 @@ bool ecfs_drain_mounted (const char *archive_dir, const EcfsDrainHere *what, GEr
     return ask_transfer (archive_dir, request, what->transfer, "were not moved", error);
 }
 
+bool ecfs_policy_mounted (const char *archive_dir, const char *path, const EcfsTransferOptions *transfer,
+                          GError **error)
+{
+    JsonObject *request = json_object_new ();
+    g_autofree char *escaped = ecfs_control_escape (path);
+    json_object_set_string_member (request, "verb", "recode");
+    json_object_set_string_member (request, "path", escaped);
+    json_object_set_boolean_member (request, "policy", TRUE);
+    return ask_transfer (archive_dir, request, transfer, "were not moved", error);
+}
+
 bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code,
                           const EcfsTransferOptions *transfer, GError **error)
 {

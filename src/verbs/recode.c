@@ -42,6 +42,7 @@ typedef struct Recode {
 typedef struct File {
     uint64_t ino;
     char *path;
+    char *code; /* that it is to have; NULL: it is sealed */
     uint64_t size;
     unsigned n_refs; /* jobs, and who begins them */
     GError *error;   /* the first */
@@ -161,24 +162,24 @@ static void on_done (void *user, const EcfsOutcome *outcome)
 
 /* Files */
 
-static bool has_code (const Recode *self, const char *code)
+static bool has_code (const Recode *self, const char *code, const char *wanted)
 {
-    return g_strcmp0 (code != NULL ? code : ecfs_archive_config (self->archive)->code, self->what->code) == 0;
+    return g_strcmp0 (code != NULL ? code : ecfs_archive_config (self->archive)->code, wanted) == 0;
 }
 
 /* What is written into it from now on has the code, too. */
-static bool set_code (Recode *self, uint64_t ino, GError **error)
+static bool set_code (Recode *self, const File *file, GError **error)
 {
     g_autofree char *code = NULL;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    if (!ecfs_catalog_get_code (catalog, ino, &code, error))
+    if (!ecfs_catalog_get_code (catalog, file->ino, &code, error))
         return false;
-    if (has_code (self, code))
+    if (has_code (self, code, file->code))
         return true;
-    if (!ecfs_catalog_set_code (catalog, ino, self->what->code, error))
+    if (!ecfs_catalog_set_code (catalog, file->ino, file->code, error))
         return false;
     if (self->what->changed != NULL)
-        self->what->changed (self->what->user, ino);
+        self->what->changed (self->what->user, file->ino);
     return true;
 }
 
@@ -191,8 +192,8 @@ static void file_unref (Recode *self, File *file)
     g_autoptr (GError) gone = NULL;
     bool deleted =
         !ecfs_catalog_getattr (ecfs_archive_catalog (self->archive), file->ino, &attr, &gone) && is_gone (gone);
-    if (error == NULL && !deleted && self->what->code != NULL)
-        (void) set_code (self, file->ino, &error); /* told below */
+    if (error == NULL && !deleted && file->code != NULL && self->what->choose == NULL)
+        (void) set_code (self, file, &error); /* told below */
     if (error == NULL || deleted) {
         self->tally.progress.n_done++;
         self->tally.progress.bytes_done += file->size;
@@ -205,6 +206,7 @@ static void file_unref (Recode *self, File *file)
         ecfs_tally_failed (&self->tally, error);
     }
     g_free (file->path);
+    g_free (file->code);
     g_free (file);
 }
 
@@ -258,8 +260,8 @@ static void submit (Recode *self, File *file, const EcfsObjectRow *object, bool 
                          .open = open_spool,
                          .size = attr->size,
                          .mtime_ns = attr->mtime_ns,
-                         .code = self->what->code,
-                         .seals = self->what->code == NULL,
+                         .code = file->code,
+                         .seals = file->code == NULL,
                          .object = object->id,
                          .path = file->path,
                          .patient = true,
@@ -270,14 +272,17 @@ static void submit (Recode *self, File *file, const EcfsObjectRow *object, bool 
     ecfs_archive_commit (self->archive, &commit);
 }
 
-/* Packs files that share objects, and ends them. */
+/* Packs files that share objects, which get one code, and ends them. */
 static void pack_shared (Recode *self)
 {
     g_autoptr (GError) error = NULL;
+    if (self->shared->len == 0)
+        return;
+    const char *code = ((const File *) g_ptr_array_index (self->shared, 0))->code;
     g_autofree uint64_t *inos = g_new (uint64_t, self->shared->len + 1);
     for (guint i = 0; i < self->shared->len; i++)
         inos[i] = ((const File *) g_ptr_array_index (self->shared, i))->ino;
-    EcfsPacking packing = {.archive = self->archive, .code = self->what->code, .cancelled = &self->cancelled};
+    EcfsPacking packing = {.archive = self->archive, .code = code, .cancelled = &self->cancelled};
     (void) ecfs_pack_files (&packing, inos, self->shared->len, &error); /* told with the files */
     if (error == NULL && packing.n_left > 0)
         ecfs_tally_failed (&self->tally,
@@ -305,13 +310,16 @@ static bool begin_objects (Recode *self, File *file, GError **error)
     for (guint i = 0; i < objects->len && !self->tally.cancelled; i++) {
         const EcfsObjectRow *object = g_ptr_array_index (objects, i);
         EcfsRecodeStep step;
-        if (!ecfs_recode_step (self->archive, object, self->what->code, &step, error))
+        if (!ecfs_recode_step (self->archive, object, file->code, &step, error))
             return false;
         packs = packs || (step.packs && !step.stays);
         if (!step.packs && !step.stays)
             submit (self, file, object, step.spools, &attr);
     }
     if (packs) {
+        if (self->shared->len > 0 &&
+            g_strcmp0 (((const File *) g_ptr_array_index (self->shared, 0))->code, file->code) != 0)
+            pack_shared (self);
         file->n_refs++;
         g_ptr_array_add (self->shared, file);
     }
@@ -323,11 +331,15 @@ static void begin_file (void *user, const EcfsEntry *entry)
     Recode *self = user;
     if (!self->tally.cancelled)
         tick (self);
-    if (self->tally.cancelled)
+    const char *code = self->what->code;
+    if (!self->tally.cancelled && self->what->choose != NULL)
+        code = self->what->choose (self->what->chooser, entry);
+    if (self->tally.cancelled || (self->what->choose != NULL && code == NULL))
         return;
     self->tally.progress.n_found++;
     File *file = g_new (File, 1);
-    *file = (File){.n_refs = 1, .ino = entry->inode, .path = g_strdup (entry->path), .size = entry->size};
+    *file = (File){
+        .n_refs = 1, .ino = entry->inode, .path = g_strdup (entry->path), .code = g_strdup (code), .size = entry->size};
     bool staged = true;
     if (!ecfs_catalog_is_staged (ecfs_archive_catalog (self->archive), entry->inode, &staged, &file->error))
         ; /* told with the file */
@@ -370,6 +382,8 @@ static bool recode (EcfsArchive *archive, const EcfsRecodeHere *what, GError **e
 
 bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error)
 {
+    if (what->choose != NULL)
+        return recode (archive, what, error);
     if (what->code == NULL)
         return ecfs_recode_check_key (archive, error) && recode (archive, what, error);
     const EcfsCodec *codec =

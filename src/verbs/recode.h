@@ -33,10 +33,15 @@ GPtrArray *ecfs_recode_objects (EcfsArchive *archive, uint64_t ino, GError **err
 bool ecfs_recode_walk (EcfsArchive *archive, const char *path, void (*each) (void *user, const EcfsEntry *entry),
                        void *user, GError **error);
 
+/** The code that a file's content is to have, lent until the next call; NULL: it stays as it is. */
+typedef const char *EcfsRecodeChoice (void *chooser, const EcfsEntry *entry);
+
 /* For whom recode.c works, and who is to know. */
 typedef struct EcfsRecodeHere {
     const char *path;
-    const char *code;                    /* NULL: what has none gets a key, in the code that it has */
+    const char *code;         /* NULL: what has none gets a key, in the code that it has */
+    EcfsRecodeChoice *choose; /* in place of @code, file by file; NULL: none. Files keep their own code, … */
+    void *chooser;            /* … and it is their objects that get another */
     const EcfsTransferOptions *transfer; /* may be NULL */
     /* As in EcfsControlOps; NULL: nobody is to know. */
     void (*changed) (void *user, uint64_t ino);
@@ -46,6 +51,13 @@ typedef struct EcfsRecodeHere {
 bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error);
 /** EINVAL: the archive has no key to seal with. */
 bool ecfs_recode_check_key (const EcfsArchive *archive, GError **error);
+/** As the policies of directories and archive say (policy.c): of @what code and chooser are not looked at. */
+bool ecfs_policy_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error);
+bool ecfs_policy_mounted (const char *archive_dir, const char *path, const EcfsTransferOptions *transfer,
+                          GError **error);
+/** What that would take, as ecfs_recode_cost (). */
+char *ecfs_recode_cost_chosen (EcfsArchive *archive, const char *path, EcfsRecodeChoice *choose, void *chooser,
+                               GError **error);
 bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code,
                           const EcfsTransferOptions *transfer, GError **error);
 

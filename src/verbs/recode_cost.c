@@ -146,7 +146,9 @@ typedef struct Cost {
 
 typedef struct Sum {
     EcfsArchive *archive;
-    const char *code;
+    const char *code; /* NULL: they are sealed */
+    EcfsRecodeChoice *choose;
+    void *chooser;
     uint64_t n_files, n_recoded, n_staged, n_objects, n_in_place, n_unreadable, content_bytes;
     size_t n_endpoints; /* at first: some may be added meanwhile */
     Cost *costs;        /* of each, by position */
@@ -288,6 +290,8 @@ static void add_file (void *user, const EcfsEntry *entry)
     self->n_staged += entry->staged;
     if (self->error != NULL || entry->staged)
         return;
+    if (self->choose != NULL && (self->code = self->choose (self->chooser, entry)) == NULL)
+        return;
     g_autoptr (GPtrArray) objects = ecfs_recode_objects (self->archive, entry->inode, &self->error);
     for (guint i = 0; objects != NULL && self->error == NULL && i < objects->len; i++)
         (void) add_object (self, g_ptr_array_index (objects, i), entry->size, &changes,
@@ -313,9 +317,9 @@ static char *to_json (const Sum *self, const char *path)
     json_node_take_object (node, object);
     g_autofree char *shown = g_utf8_make_valid (path, -1);
     json_object_set_string_member (object, "path", shown);
-    if (self->code != NULL)
+    if (self->choose == NULL && self->code != NULL)
         json_object_set_string_member (object, "code", self->code);
-    json_object_set_boolean_member (object, "seal", self->code == NULL);
+    json_object_set_boolean_member (object, "seal", self->choose == NULL && self->code == NULL);
     json_object_set_int_member (object, "files", (int64_t) self->n_files);
     json_object_set_int_member (object, "files_recoded", (int64_t) self->n_recoded);
     json_object_set_int_member (object, "files_staged", (int64_t) self->n_staged);
@@ -337,17 +341,29 @@ static char *to_json (const Sum *self, const char *path)
     return json_to_string (node, TRUE);
 }
 
-static char *cost_of (EcfsArchive *archive, const char *path, const char *code, GError **error)
+static char *add_up (Sum *self, const char *path, GError **error)
 {
-    Sum sum = {.archive = archive, .code = code, .n_endpoints = ecfs_archive_n_endpoints (archive)};
+    Sum sum = *self;
+    sum.n_endpoints = ecfs_archive_n_endpoints (sum.archive);
     sum.costs = g_new0 (Cost, sum.n_endpoints + 1);
     char *text = NULL;
-    if (ecfs_recode_walk (archive, path, add_file, &sum, error) && sum.error == NULL)
+    if (ecfs_recode_walk (sum.archive, path, add_file, &sum, error) && sum.error == NULL)
         text = to_json (&sum, path);
     else if (sum.error != NULL)
         g_propagate_error (error, g_steal_pointer (&sum.error));
     g_free (sum.costs);
     return text;
+}
+
+static char *cost_of (EcfsArchive *archive, const char *path, const char *code, GError **error)
+{
+    return add_up (&(Sum){.archive = archive, .code = code}, path, error);
+}
+
+char *ecfs_recode_cost_chosen (EcfsArchive *archive, const char *path, EcfsRecodeChoice *choose, void *chooser,
+                               GError **error)
+{
+    return add_up (&(Sum){.archive = archive, .choose = choose, .chooser = chooser}, path, error);
 }
 
 char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error)
