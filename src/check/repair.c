@@ -76,15 +76,25 @@ static bool is_log (const Runner *self, int64_t object)
     return row != NULL && row->kind == ECFS_OBJECT_LOG;
 }
 
-/* No copy of a log is made again: its files go into packs, which are whole. */
-static void pack_log (Runner *self, EcfsRepairTask *task)
+/* The files of a log go into packs, which are whole. False: endpoints do not take packs now, as a pack needs all of
+ * its stripes; then the log gets new copies. */
+static bool pack_log (Runner *self, EcfsRepairTask *task)
 {
+    g_autoptr (GError) error = NULL;
     EcfsPacking packing = {.archive = self->archive, .cancelled = &self->cancelled};
-    if (ecfs_pack_objects (&packing, &task->object, 1, &task->error) && packing.n_left > 0)
+    bool fine = ecfs_pack_objects (&packing, &task->object, 1, &error);
+    if (!fine && !atomic_load (&self->cancelled)) {
+        g_info ("a log is copied, as it cannot be packed: %s", error->message);
+        return false;
+    }
+    if (fine && packing.n_left > 0)
         (void) !ecfs_fail (&task->error, EIO, "%" PRIu64 " files in it cannot be read", packing.n_left);
+    else if (!fine)
+        task->error = g_steal_pointer (&error);
     task->order.read_bytes = task->order.written_bytes = packing.bytes;
     for (unsigned i = 0; i < ECFS_CODEC_MAX_N && task->error == NULL; i++)
         task->order.n_stored += task->order.instance[i] != 0;
+    return true;
 }
 
 static unsigned most_in_flight (const Runner *self)
@@ -102,12 +112,8 @@ static void run (Runner *self)
             reap (self);
             continue;
         }
-        if (is_log (self, task->object)) {
-            pack_log (self, task);
-            self->repairs->done (self->repairs->user, task);
-            continue;
-        }
-        if (ecfs_repair_adopt (self->archive, task, self->repairs)) {
+        const bool whole = !is_log (self, task->object);
+        if (whole ? ecfs_repair_adopt (self->archive, task, self->repairs) : pack_log (self, task)) {
             self->repairs->done (self->repairs->user, task);
             continue;
         }

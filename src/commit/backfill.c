@@ -153,7 +153,7 @@ static GArray *stored_stripes (EcfsCommitAttempt *self, const EcfsWriterTarget *
 static bool rebuild_sealed (EcfsCommitAttempt *self, const EcfsObjectRow *row, const EcfsCodec *codec,
                             const bool *wanted, GError **error)
 {
-    if (row->seal.kind == ECFS_SEAL_NONE || self->repair.packets != NULL)
+    if (row->seal.kind == ECFS_SEAL_NONE || row->kind == ECFS_OBJECT_LOG || self->repair.packets != NULL)
         return true;
     g_autoptr (EcfsObjectRow) coded = ecfs_object_row_copy (row);
     g_free (coded->code);
@@ -174,6 +174,15 @@ static bool run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, cons
     self->unreadable = self->repair.packets != NULL && (why->code == EIO || why->code == ENOSPC);
     g_propagate_error (error, why);
     return false;
+}
+
+static GArray *copy_log (EcfsCommitAttempt *self, const EcfsObjectRow *log, const GArray *stripes, GError **error)
+{
+    g_autoptr (GString) failures = g_string_new (NULL);
+    GArray *copied = ecfs_attempt_copy_log (self, log, stripes, failures, error);
+    if (failures->len > 0)
+        note_missing (self, failures->str);
+    return copied;
 }
 
 static GArray *store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec, GError **error)
@@ -204,9 +213,11 @@ static GArray *store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, c
     EcfsWriterResult result;
     if (!rebuild_sealed (self, part->row, codec, made, error) ||
         !ecfs_catalog_intent_more (ecfs_archive_catalog (self->archive), part->row,
-                                   (const EcfsStripeRow *) (void *) stripes->data, stripes->len, &part->intent,
-                                   error) ||
-        !run_writer (self, targets, part->row, &result, error))
+                                   (const EcfsStripeRow *) (void *) stripes->data, stripes->len, &part->intent, error))
+        return NULL;
+    if (part->row->kind == ECFS_OBJECT_LOG)
+        return copy_log (self, part->row, stripes, error);
+    if (!run_writer (self, targets, part->row, &result, error))
         return NULL;
     return stored_stripes (self, targets, &result);
 }

@@ -1,7 +1,7 @@
 /*
  * What the attempts share that store objects: object.c (one object), store.c (new content of files), feed.c (content
  * that is still being written), backfill.c, recode.c and repair.c (objects as they are, with what they lack, for
- * another code, and whole again), and pack.c (one object of many files). commit.c runs them.
+ * another code, and whole again), pack.c (one object of many files) and log_copy.c. commit.c runs them.
  */
 #ifndef ECFS_COMMIT_COMMIT_PRIV_H
 #define ECFS_COMMIT_COMMIT_PRIV_H
@@ -80,6 +80,12 @@ void ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part,
 void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets);
 /** A number for a stripe that is stored. */
 uint64_t ecfs_attempt_instance (void);
+/** What the header of an object's stripes says, but for instance and index. */
+EcfsStripeHeader ecfs_attempt_header (EcfsArchive *archive, const EcfsObjectRow *row, const EcfsCodec *codec);
+/** Stores whole copies of a log that has ended as these @stripes: those that were, GArray of EcfsStripeRow; why others
+ * were not goes to @failures. NULL: its content cannot be read. */
+GArray *ecfs_attempt_copy_log (EcfsCommitAttempt *self, const EcfsObjectRow *log, const GArray *stripes,
+                               GString *failures, GError **error);
 /** Rows of the stripes that have a target, for an intent. */
 GArray *ecfs_attempt_intended_stripes (const EcfsCommitAttempt *self, const EcfsWriterTarget *targets);
 /** Stores what has a target. @expected: whose content it is to be; NULL: new. The failures of *result are the caller's.

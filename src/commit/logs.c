@@ -1,5 +1,7 @@
 #include "commit/logs.h"
 
+#include "commit/commit_priv.h"
+
 #include "archive/common.h"
 #include "archive/places.h"
 #include "key/cipher.h"
@@ -239,18 +241,9 @@ static bool find_places (EcfsLogs *self, const EcfsCodec *codec, size_t *ret_fou
 
 static EcfsStripeHeader make_header (const EcfsLog *self, unsigned index)
 {
-    const EcfsObjectRow *row = self->row;
-    EcfsStripeHeader header = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (self->logs->archive)),
-                               .object = row->uuid,
-                               .instance = self->copies[index].instance,
-                               .sequence = row->sequence,
-                               .epoch = row->epoch,
-                               .index = (uint16_t) index,
-                               .segment_bytes = row->segment_bytes,
-                               .block_bytes = row->block_bytes,
-                               .is_log = true,
-                               .seal = row->seal};
-    ecfs_stripe_header_set_code (&header, self->codec);
+    EcfsStripeHeader header = ecfs_attempt_header (self->logs->archive, self->row, self->codec);
+    header.instance = self->copies[index].instance;
+    header.index = (uint16_t) index;
     return header;
 }
 

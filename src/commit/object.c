@@ -200,17 +200,17 @@ static bool fail_too_few (const EcfsCommitAttempt *self, const char *text, GErro
                       room ? "; make room there or add endpoints" : "");
 }
 
-static EcfsStripeHeader make_header (const EcfsCommitAttempt *self)
+EcfsStripeHeader ecfs_attempt_header (EcfsArchive *archive, const EcfsObjectRow *row, const EcfsCodec *codec)
 {
-    const EcfsObjectRow *row = self->part->row;
-    EcfsStripeHeader header = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (self->archive)),
+    EcfsStripeHeader header = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (archive)),
                                .object = row->uuid,
                                .sequence = row->sequence,
                                .epoch = row->epoch,
                                .segment_bytes = row->segment_bytes,
                                .block_bytes = row->block_bytes,
+                               .is_log = row->kind == ECFS_OBJECT_LOG,
                                .seal = row->seal};
-    ecfs_stripe_header_set_code (&header, self->places.codec);
+    ecfs_stripe_header_set_code (&header, codec);
     return header;
 }
 
@@ -258,12 +258,13 @@ bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets
         return false;
     EcfsWriterJob job = {.transfer = ecfs_archive_transfer (self->archive),
                          .codec = self->places.codec,
-                         .header = make_header (self),
+                         .header = ecfs_attempt_header (self->archive, self->part->row, self->places.codec),
                          .keys = keys,
                          .size = self->part->row->size,
                          .fd = self->commit.fd,
                          .ranges = self->part->whole != NULL ? self->part->whole : self->part->ranges,
                          .records = records,
+                         .is_pack = self->part->row->kind == ECFS_OBJECT_PACK,
                          .feed = self->commit.stream.feed,
                          .feed_offset = self->part->feed_offset,
                          .most = ecfs_archive_config (self->archive)->object_max,

@@ -27,7 +27,7 @@ static bool set_stripe (EcfsCommitAttempt *self, const EcfsCommitObject *part, c
         return false;
     if (self->commit.kind == ECFS_COMMIT_REPAIR) {
         self->commit.repair.order->n_stored++;
-        self->commit.repair.order->written_bytes += stripe->size;
+        self->commit.repair.order->written_bytes += part->row->kind == ECFS_OBJECT_LOG ? part->row->size : stripe->size;
     }
     return true;
 }
@@ -103,14 +103,16 @@ static bool repair_part (EcfsCommitAttempt *self, EcfsCommitObject *part, GError
     if (order->is_crowded && !order_moves (self, part->row, ecfs_codec_n (codec)))
         return true;
     note_replaced (self, part->row, ecfs_codec_n (codec), wanted, left_out);
-    EcfsReader *reader = ecfs_archive_reader (self->archive, part->row, left_out, error);
-    if (reader == NULL)
+    const bool is_log = part->row->kind == ECFS_OBJECT_LOG; /* which has no footer, and is copied as a whole */
+    EcfsReader *reader = is_log ? NULL : ecfs_archive_reader (self->archive, part->row, left_out, error);
+    if (!is_log && reader == NULL)
         return false;
     ecfs_archive_pin (self->archive, &part->row->uuid);
-    self->repair.packets = ecfs_repair_new (reader, wanted, self->commit.repair.pace);
+    if (!is_log)
+        self->repair.packets = ecfs_repair_new (reader, wanted, self->commit.repair.pace);
     bool fine = ecfs_attempt_fill_object (self, part, error);
     ecfs_archive_stripes_changed (self->archive);
-    order->read_bytes += ecfs_repair_read_bytes (self->repair.packets);
+    order->read_bytes += is_log ? part->row->size : ecfs_repair_read_bytes (self->repair.packets);
     ecfs_repair_free (g_steal_pointer (&self->repair.packets));
     ecfs_archive_unpin (self->archive, &part->row->uuid);
     self->outcome.full = fine && self->missing == NULL;

@@ -430,19 +430,19 @@ static void append_deflated_records (GByteArray *to, const GPtrArray *records)
     section_end (to, start);
 }
 
-static void append_records (GByteArray *to, const GPtrArray *records)
+static void append_records (GByteArray *to, const EcfsStripeFooter *footer)
 {
-    if (records->len > 1)
-        append_deflated_records (to, records);
+    if (footer->is_pack)
+        append_deflated_records (to, footer->records);
     else
-        append_plain_records (to, records);
+        append_plain_records (to, footer->records);
 }
 
-static void append_sealed_records (GByteArray *to, const GPtrArray *records, const EcfsUuid *object,
+static void append_sealed_records (GByteArray *to, const EcfsStripeFooter *footer, const EcfsUuid *object,
                                    const EcfsSealKeys *keys)
 {
     g_autoptr (GByteArray) open = g_byte_array_new ();
-    append_records (open, records);
+    append_records (open, footer);
     g_autoptr (GByteArray) sealed =
         ecfs_key_seal (keys->records, object->bytes, sizeof object->bytes, open->data, open->len);
     guint start = section_begin (to, SECTION_SEALED, FLAG_CRITICAL);
@@ -463,9 +463,9 @@ GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t 
     ecfs_append_le (to, 0, 8);
     section_end (to, start);
     if (keys == NULL)
-        append_records (to, footer->records);
+        append_records (to, footer);
     else
-        append_sealed_records (to, footer->records, &header->object, keys);
+        append_sealed_records (to, footer, &header->object, keys);
     append_mac (to, MAC_OF_FOOTER, header, keys);
     guint footer_bytes = to->len;
     uint64_t footer_hash = ecfs_xxh3_64 (to->data, footer_bytes);
@@ -654,11 +654,12 @@ static bool parse_plain_records (FooterParts *parts, GPtrArray *records, GError 
     return parse_contents (&parts->contents, records, error);
 }
 
-static bool parse_records (FooterParts *parts, GPtrArray *records, GError **error)
+static bool parse_records (FooterParts *parts, EcfsStripeFooter *footer, GError **error)
 {
     FooterParts inflated;
-    if (parts->deflated.at == NULL)
-        return parse_plain_records (parts, records, error);
+    footer->is_pack = parts->deflated.at != NULL;
+    if (!footer->is_pack)
+        return parse_plain_records (parts, footer->records, error);
     uint64_t size = ecfs_cursor_le (&parts->deflated, 4);
     /* What is promised is not believed beyond what deflate can do. */
     if (parts->deflated.bad || size > ECFS_RECORDS_MAX_BYTES || size / 1100 > parts->deflated.left)
@@ -668,17 +669,16 @@ static bool parse_records (FooterParts *parts, GPtrArray *records, GError **erro
     int result = uncompress (plain, &plain_bytes, parts->deflated.at, parts->deflated.left);
     if (result != Z_OK || plain_bytes != size)
         return ecfs_fail (error, EBADMSG, "the footer's records cannot be uncompressed");
-    return find_parts (plain, size, &inflated, error) && parse_plain_records (&inflated, records, error);
+    return find_parts (plain, size, &inflated, error) && parse_plain_records (&inflated, footer->records, error);
 }
 
 static bool parse_sealed_records (const FooterParts *parts, const EcfsStripeHeader *header, const EcfsSealKeys *keys,
-                                  GPtrArray *records, GError **error)
+                                  EcfsStripeFooter *footer, GError **error)
 {
     FooterParts opened;
     g_autoptr (GByteArray) open = ecfs_key_open (keys->records, header->object.bytes, sizeof header->object.bytes,
                                                  parts->sealed.at, parts->sealed.left, error);
-    return open != NULL && find_parts (open->data, open->len, &opened, error) &&
-           parse_records (&opened, records, error);
+    return open != NULL && find_parts (open->data, open->len, &opened, error) && parse_records (&opened, footer, error);
 }
 
 static bool parse_footer (const uint8_t *bytes, size_t size, const EcfsStripeHeader *header, const EcfsSealKeys *keys,
@@ -694,8 +694,8 @@ static bool parse_footer (const uint8_t *bytes, size_t size, const EcfsStripeHea
     if (parts.sizes.at == NULL)
         return ecfs_fail (error, EBADMSG, "the footer has no sizes section");
     return parse_sizes (&parts.sizes, footer, error) &&
-           (keys == NULL ? parse_records (&parts, footer->records, error)
-                         : parse_sealed_records (&parts, header, keys, footer->records, error));
+           (keys == NULL ? parse_records (&parts, footer, error)
+                         : parse_sealed_records (&parts, header, keys, footer, error));
 }
 
 bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, const EcfsStripeHeader *header,

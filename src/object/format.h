@@ -97,6 +97,7 @@ typedef struct EcfsStripeFooter {
     uint8_t area_digest[ECFS_STRIPE_DIGEST_BYTES];   /* XXH3-128 of the packet area as stored */
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* XXH3-128 of the content; with a key as it is enciphered */
     GPtrArray *records;                              /* of EcfsFileRecord */
+    bool is_pack;                                    /* these are of many files, if not of one now: compressed */
 } EcfsStripeFooter;
 
 /**

@@ -78,6 +78,7 @@ typedef struct EcfsWriterJob {
                                * are not the same each time */
     const GArray *ranges;     /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */
     GPtrArray *records;       /* of EcfsFileRecord, for the footers */
+    bool is_pack;             /* likewise */
     /* Content that is still being written: the object begins at its byte feed_offset and has all that follows, up to
      * @most bytes, of which there is one byte at least. A full one ends when more or no more is known to follow, so
      * that `ended` knows whether it is the last. Abandoned, it ends the run with ECANCELED. NULL: all is there. */

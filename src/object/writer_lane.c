@@ -5,7 +5,7 @@ static void format_footer (EcfsUpload *lane)
 {
     EcfsWriter *self = lane->writer;
     ecfs_writer_finish_digest (lane->digest, lane->area_digest);
-    EcfsStripeFooter footer = {.records = self->job->records};
+    EcfsStripeFooter footer = {.records = self->job->records, .is_pack = self->job->is_pack};
     memcpy (footer.area_digest, lane->area_digest, ECFS_STRIPE_DIGEST_BYTES);
     ecfs_mutex_lock (&self->lock);
     footer.size = self->layout.size;

@@ -157,7 +157,7 @@ static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
                          .codec = codec,
                          .words = g_array_new (FALSE, FALSE, sizeof (EcfsStrayWord))};
     EcfsObjectRow *row = stray->row;
-    row->kind = header->is_log ? ECFS_OBJECT_LOG : told->footer.records->len > 1 ? ECFS_OBJECT_PACK : ECFS_OBJECT_WHOLE;
+    row->kind = header->is_log ? ECFS_OBJECT_LOG : told->footer.is_pack ? ECFS_OBJECT_PACK : ECFS_OBJECT_WHOLE;
     row->uuid = header->object;
     row->epoch = header->epoch;
     row->sequence = header->sequence;

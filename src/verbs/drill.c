@@ -99,7 +99,8 @@ static bool read_object (const Drill *self, EcfsContent *content, GError **error
     const EcfsObjectRow *object = ecfs_content_object (content, 0);
     if (!good)
         return false;
-    if (object->seal.kind == ECFS_SEAL_NONE && memcmp (digest.digest, object->digest, ECFS_DIGEST_SIZE) != 0)
+    const bool has_digest = object->kind != ECFS_OBJECT_LOG && object->seal.kind == ECFS_SEAL_NONE;
+    if (has_digest && memcmp (digest.digest, object->digest, ECFS_DIGEST_SIZE) != 0)
         return ecfs_fail (error, EBADMSG, "what was read is not what was stored: its digest differs");
     return !object->has_sha256 || memcmp (found, object->sha256, sizeof found) == 0 ||
            ecfs_fail (error, EBADMSG,

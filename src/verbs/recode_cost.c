@@ -30,11 +30,13 @@ static bool shared_step (EcfsArchive *archive, const EcfsObjectRow *object, cons
                          GError **error)
 {
     EcfsRecodeStep step = {.packs = true, .before = ecfs_archive_codec (archive, object->code, error)};
-    step.codec = code == NULL || step.before == NULL ? step.before : ecfs_archive_codec (archive, code, error);
+    step.codec = code == NULL || step.before == NULL ? step.before
+                                                     : ecfs_archive_object_codec (archive, code, object->size, error);
     if (step.codec == NULL)
         return false;
-    step.stays = code == NULL ? is_sealed (archive, object)
-                              : object->kind == ECFS_OBJECT_PACK && strcmp (object->code, code) == 0;
+    step.stays = code == NULL
+                     ? is_sealed (archive, object)
+                     : object->kind == ECFS_OBJECT_PACK && strcmp (object->code, ecfs_codec_identity (step.codec)) == 0;
     step.n_stored = step.stays ? 0 : ecfs_codec_n (step.codec);
     *ret_step = step;
     return true;

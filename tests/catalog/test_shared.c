@@ -299,6 +299,7 @@ static void test_pack_of_objects (Shared *self, gconstpointer unused)
     OK (e, ecfs_catalog_pack_end (f->catalog, &pack->uuid, intent, &e));
     g_assert_true (move.moved);
     g_autoptr (EcfsObjectRow) own = only_object (f, ino, &extent);
+    g_assert_cmpint (own->kind, ==, ECFS_OBJECT_PACK);
     g_assert_cmpuint (extent.generation, ==, object->sequence);
     g_assert_cmpint (extent.sha256[0], ==, 'p');
     g_assert_cmpuint (get_totals (f).n_objects, ==, 2);
@@ -378,7 +379,7 @@ static void test_lists (Shared *self, gconstpointer unused)
     Fixture *f = &self->f;
     g_autoptr (GError) error = NULL;
     EcfsExtent extent;
-    g_autoptr (EcfsObjectRow) other = begin_log (f);
+    ecfs_object_row_free (begin_log (f)); /* another, of nobody */
     uint64_t inos[3] = {make_logged (self, "a", 10), make_logged (self, "b", 20), make_logged (self, "c", 30)};
     g_autoptr (EcfsObjectRow) log = only_object (f, inos[0], &extent);
     g_autoptr (GArray) logs = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, 0, 10, &error);

@@ -83,7 +83,7 @@ def test_damaged_descriptors_are_refused(place):
     archive.put(source, "/file")
     text = lab.ecfs("export", archive.path, "/file").stdout
     descriptor = place.path / "descriptor"
-    for old, new, words in [("format=1", "format=3", "later ecfs"), ("code=rs:4+2", "code=rs:4+x", "rs:4+x"),
+    for old, new, words in [("format=1", "format=4", "later ecfs"), ("code=rs:4+2", "code=rs:4+x", "rs:4+x"),
                             ("[ecfs-descriptor]", "[other]", "not a descriptor"), ("segment_bytes=", "segment_bytes=9", "make no sense"),
                             ("digest=", "digest=x", "digest")]:
         descriptor.write_text(text.replace(old, new, 1))

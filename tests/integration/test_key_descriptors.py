@@ -241,7 +241,7 @@ def test_what_was_changed_in_a_descriptor_gives_no_other_bytes(place, stored):
     descriptor.write_text(ended(with_value(text, "unit_segments", lambda _: "9")))
     done, _ = fetch(place, descriptor)
     assert done.returncode == 1 and "digests" in done.stderr and "these are not the bytes" not in done.stderr
-    for new in ["format=3", "format=1"]:
+    for new in ["format=4", "format=1"]:
         descriptor.write_text(ended(text.replace("format=2", new, 1)))
         done, _ = fetch(place, descriptor)
         assert done.returncode == 1, new

@@ -32,11 +32,14 @@ def cost(archive, path, code):
     return archive.json("recode", path, "--dry-run", "--code", code)
 
 
+AROUND = 8 * 700  # what is around the packets of stripes of a pack: what it shares with others is not foretold
+
+
 def about(size, archive=None):
     """Stripes name a file by one of its names, which may be longer or shorter than the one that they had. Those of
     files of many tiny objects also name all the others, which is not foretold."""
     tiny = archive is not None and "object_max" in (archive.path / "ecfs.conf").read_text()
-    return pytest.approx(size, rel=0.2 if tiny else 1e-4)
+    return pytest.approx(size, rel=0.2 if tiny else 1e-4, abs=AROUND)
 
 
 def tree(place):
@@ -90,7 +93,7 @@ def test_more_parity_leaves_all_stored_stripes_untouched(place, archive):
     after = stripes_of(archive)
     assert all(after.get(path) == stat for path, stat in before.items())
     added = {path: stat[1] for path, stat in after.items() if path not in before}
-    assert len(added) == len(FILES)
+    assert len(added) == len(FILES) - 1 + 4  # the small one shares what it is in, and goes into a pack of 4 copies
     assert sum(added.values()) == about(foretold["written_bytes"]) and foretold["freed_bytes"] == 0
     large = archive.json("info", "/tree/below/large")
     assert large["code"] == "rs:4+3" and large["tolerance"] == 3 and large["state"].startswith("full 7/7")
@@ -251,6 +254,7 @@ def being_written(path):
 
 
 def test_beside_a_mount(place, archive):
+    archive.configure("archive", pack_after="1s")  # else a log stays for a while of which files have nothing any more
     mount = place.mount(archive)
     top = tree(place)
     archive.put(top, "/")

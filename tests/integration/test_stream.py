@@ -87,11 +87,11 @@ TRIES = 4  # on a busy machine a line may be silent for so long that its stripe 
 class Straggling:
     """A mount, and one of its six servers on a slow line, which by default is certain to be late."""
 
-    def __init__(self, place, close_at="full"):
+    def __init__(self, place, close_at="full", **settings):
         last = place.behind_proxy(lab.NAMES[5])
         self.line = last.proxy
         self.archive = place.archive([*map(place.sshd, lab.NAMES[:5]), last])
-        self.archive.configure("archive", close_at=close_at, deletion_grace="0")
+        self.archive.configure("archive", close_at=close_at, deletion_grace="0", **settings)
         self.mount = place.mount(self.archive)
         (self.mount.path / "first").write_bytes(b"connects")
         self.archive.await_stored()
@@ -177,7 +177,7 @@ def test_what_is_changed_while_a_stripe_trails_is_never_mixed(place, again):
 
 
 def test_what_is_unlinked_while_a_stripe_trails_leaves_nothing(place):
-    world = Straggling(place)
+    world = Straggling(place, pack_after="1s")  # small files leave a log, which goes then
     path = world.mount.path / "file"
     path.write_bytes(os.urandom(2 * MIB))
     assert world.state("file").startswith("quorum 5/6")

@@ -199,9 +199,10 @@ static int parse_end (const uint8_t *bytes, size_t size, uint64_t offset, EcfsSt
     return 0;
 }
 
-static void test_footer (void)
+static void check_footer (bool is_pack)
 {
     EcfsStripeFooter footer = sample_footer (), parsed;
+    footer.is_pack = is_pack;
     g_autofree char *longest = g_strnfill (4096, 'x');
     add_record (&footer, "dir/a file \xff\n", 3);
     add_record (&footer, "", 0);
@@ -212,6 +213,7 @@ static void test_footer (void)
     g_assert_cmpuint (parsed.area_bytes, ==, footer.area_bytes);
     g_assert_cmpmem (parsed.area_digest, 16, footer.area_digest, 16);
     g_assert_cmpmem (parsed.object_digest, 16, footer.object_digest, 16);
+    g_assert_true (parsed.is_pack == is_pack);
     g_assert_cmpuint (parsed.records->len, ==, 3);
     for (unsigned i = 0; i < 3; i++) {
         const EcfsFileRecord *a = g_ptr_array_index (footer.records, i), *b = g_ptr_array_index (parsed.records, i);
@@ -237,6 +239,12 @@ static void test_footer (void)
     ecfs_stripe_footer_clear (&parsed);
     ecfs_stripe_footer_clear (&parsed);
     g_ptr_array_unref (footer.records);
+}
+
+static void test_footer (void)
+{
+    check_footer (false);
+    check_footer (true);
 }
 
 static void test_end_damage (void)
