@@ -168,14 +168,14 @@ def test_rows_that_cannot_be_are_findings(place, archive):
     """The others are checked and repaired."""
     archive.put_in_full(tree(place), "/")
     lose(archive["cedar"])
-    for name, change in [("file12", "digest = zeroblob (3)"), ("file6", "segment_bytes = -5"), ("file18", "uuid = zeroblob (7)"),
-                         ("file21", "uuid = zeroblob (20)"), ("file9", "uuid = x'ffffffffffffffffffffffffffffffff00'")]:
+    for name, change in [("file4", "digest = zeroblob (3)"), ("file5", "segment_bytes = -5"), ("file8", "uuid = zeroblob (7)"),
+                         ("file10", "uuid = zeroblob (20)"), ("file7", "uuid = x'ffffffffffffffffffffffffffffffff00'")]:
         rows(archive, f"UPDATE objects SET {change} WHERE id = (SELECT x.object FROM extents x JOIN entries n "
                       f"ON n.ino = x.ino WHERE n.name = CAST ('{name}' AS BLOB))")
     status, findings, summary = facts(archive, "-y", "--deep")
     told = [finding for finding in findings if finding["about"] == "catalog"]
     assert status == LEFT + REPAIRED
-    assert {finding.get("path") for finding in told} == {f"/tree/{name}" for name in ["file12", "file6", "file18", "below/file21", "below/file9"]}
+    assert {finding.get("path") for finding in told} == {f"/tree/{name}" for name in ["file4", "below/file5", "file8", "file10", "below/file7"]}
     assert summary["catalog_problems"] == len(told) == 5 and summary["objects_repaired"] > 0
     assert summary["objects_left"] == 0
 
