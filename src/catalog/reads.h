@@ -19,7 +19,7 @@ void ecfs_reads_free (EcfsReads *self); /* NULL is accepted */
 void ecfs_reads_note (EcfsReads *self, uint64_t ino);
 /** How often that was, and how long ago the last time; false: nothing is known of it. */
 bool ecfs_reads_of (EcfsReads *self, uint64_t ino, unsigned *ret_n, int64_t *ret_since_us);
-/** The content moved: it counts anew. */
+/** It is cold: reads count anew. */
 void ecfs_reads_forget (EcfsReads *self, uint64_t ino);
 /** Writes what is new. Errors are told in the log: these are hints. */
 void ecfs_reads_keep (EcfsReads *self);

@@ -13,8 +13,8 @@ typedef struct Chooser {
     GHashTable *policies; /* directory → EcfsPolicy, as found on the way */
     EcfsReads *reads;
     bool owns_reads;
-    char *code; /* that was chosen last */
-    uint64_t n_cold, n_hot, cold_bytes, hot_bytes;
+    bool moves;    /* what is chosen is done */
+    char *code;    /* that was chosen last */
     GError *error; /* the first */
 } Chooser;
 
@@ -121,8 +121,8 @@ static const char *choose (void *user, const EcfsEntry *entry)
     const char *code = self->error != NULL ? NULL : choose_code (self, entry, &is, &why);
     if (why != NULL)
         self->error = why;
-    self->n_cold += code != NULL && is == ECFS_COLD;
-    self->n_hot += code != NULL && is == ECFS_HOT;
+    if (code != NULL && is == ECFS_COLD && self->moves)
+        ecfs_reads_forget (self->reads, entry->inode);
     return code;
 }
 
@@ -130,6 +130,7 @@ bool ecfs_policy_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError 
 {
     Chooser chooser;
     chooser_init (&chooser, archive);
+    chooser.moves = true;
     EcfsRecodeHere chosen = *what;
     chosen.choose = choose;
     chosen.chooser = &chooser;

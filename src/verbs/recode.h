@@ -19,9 +19,9 @@ typedef struct EcfsRecodeStep {
     bool packs;                   /* others share it: what the file has of it goes into a pack */
 } EcfsRecodeStep;
 
-/** @code NULL: it is sealed, in the code that it has. */
-bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, EcfsRecodeStep *ret_step,
-                       GError **error);
+/** @code NULL: it is sealed, in the code that it has. @packs_small: a small file's own object goes into a pack, too. */
+bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, bool packs_small,
+                       EcfsRecodeStep *ret_step, GError **error);
 
 /** The objects of a file, each once: GPtrArray of EcfsObjectRow with free function. ESTALE: they change right now. */
 GPtrArray *ecfs_recode_objects (EcfsArchive *archive, uint64_t ino, GError **error);

@@ -42,10 +42,10 @@ static bool shared_step (EcfsArchive *archive, const EcfsObjectRow *object, cons
     return true;
 }
 
-bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, EcfsRecodeStep *ret_step,
-                       GError **error)
+bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, bool packs_small,
+                       EcfsRecodeStep *ret_step, GError **error)
 {
-    if (object->kind != ECFS_OBJECT_WHOLE)
+    if (object->kind != ECFS_OBJECT_WHOLE || (packs_small && object->size <= ecfs_archive_config (archive)->small_file))
         return shared_step (archive, object, code, ret_step, error);
     EcfsRecodeStep step = {.before = ecfs_archive_codec (archive, object->code, error)};
     if (code == NULL && step.before != NULL) {
@@ -257,7 +257,7 @@ static bool add_object (Sum *self, const EcfsObjectRow *object, uint64_t file_si
 {
     EcfsRecodeStep step;
     EcfsLayout layout;
-    if (!ecfs_recode_step (self->archive, object, self->code, &step, error))
+    if (!ecfs_recode_step (self->archive, object, self->code, self->choose != NULL, &step, error))
         return false;
     if (step.stays)
         return true;

@@ -104,6 +104,23 @@ def test_small_files_move_together(place):
     assert_content(mount)
 
 
+def test_small_objects_of_before_are_packed(place):
+    """As versions have stored them that knew no logs, and as endpoints get them that cannot append."""
+    archive = place.archive(place.directories(), "rs:4+2")
+    archive.configure("archive", small_file="0", deletion_grace="0")
+    mount = place.mount(archive)
+    for number in range(30):
+        write(mount.path / "d" / f"file {number}", os.urandom(3000))
+    mount.umount()
+    archive.configure("archive", small_file="16K", policy="cold=rs:4+2 after=1d", deletion_grace="0")
+    mount = place.mount(archive)
+    assert json.loads(policy(archive, "-n", "--json").stdout)["files_recoded"] == 30
+    policy(archive)
+    assert json.loads(policy(archive, "-n", "--json").stdout)["files_recoded"] == 0
+    lab.until(lambda: sum(len(list(lab.stripe_files(endpoint))) for endpoint in archive.endpoints) == 6, 60, "one object is left")
+    assert_content(mount)
+
+
 def test_what_makes_no_sense_is_refused(place, archive):
     mount = place.mount(archive)
     (mount.path / "d").mkdir()
