@@ -313,6 +313,10 @@ static bool end_pack (EcfsCatalog *self, const EcfsUuid *pack, int64_t id, GErro
     int found = ecfs_intent_get (self, id, &intent, error);
     if (found < 0 || (found == 1 && !ecfs_intent_end (self, id, &intent, NULL, error)))
         return false;
+    /* What did not come into it, as files were other by then, is dead from the beginning. */
+    g_autoptr (EcfsObjectRow) row = ecfs_object_find (self, pack, &found, error);
+    if (found < 0 || (found == 1 && !EXEC (self, OBJECT_SET_DEAD, error, INT (row->id))))
+        return false;
     return ecfs_shared_drop_unused (self, pack, error) >= 0;
 }
 

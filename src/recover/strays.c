@@ -8,8 +8,9 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-#define APART     "recovered"
-#define GAPS_TOLD 5
+#define APART       "recovered"
+#define BESIDE_MOST 1000000 /* files of one name that an object may have */
+#define GAPS_TOLD   5
 
 /* That an object is of a content. */
 typedef struct Claim {
@@ -344,6 +345,25 @@ static bool make_apart (EcfsRecovering *self, uint64_t *ret_parent, GError **err
     }
 }
 
+/* Under @name, or the first of NAME-2, … that is free: files of one name may share an object. Returns the name, g_free
+ * ().
+ */
+static char *put_beside (EcfsRecovering *self, EcfsFoundFile *file, const char *name, GError **error)
+{
+    for (unsigned i = 1;; i++) {
+        GError *reason = NULL;
+        g_autofree char *own = i == 1 ? g_strdup (name) : g_strdup_printf ("%s-%u", name, i);
+        file->name = own;
+        if (ecfs_restore_found (self->restore, file, &reason))
+            return g_steal_pointer (&own);
+        if (reason->code != EEXIST || i == BESIDE_MOST) {
+            g_propagate_error (error, reason);
+            return NULL;
+        }
+        g_error_free (reason);
+    }
+}
+
 /* Puts it there, under a name that is its own; *ret_path is where, g_free (). */
 static bool put_apart (EcfsRecovering *self, EcfsFoundFile *file, const Content *content, char **ret_path,
                        GError **error)
@@ -352,9 +372,9 @@ static bool put_apart (EcfsRecovering *self, EcfsFoundFile *file, const Content 
     const char *path = content->record->path, *slash = strrchr (path, '/');
     g_autofree char *last = g_strndup (slash == NULL ? path : slash + 1, 200);
     ecfs_uuid_text (&g_array_index (content->claims, Claim, content->claims->len - 1).stray->row->uuid, uuid);
-    g_autofree char *own = g_strdup_printf ("%s.%s%s", last, uuid, content->whole ? "" : ".partial");
-    file->name = own;
-    if (!make_apart (self, &file->parent, error) || !ecfs_restore_found (self->restore, file, error))
+    g_autofree char *name = g_strdup_printf ("%s.%s%s", last, uuid, content->whole ? "" : ".partial");
+    g_autofree char *own = make_apart (self, &file->parent, error) ? put_beside (self, file, name, error) : NULL;
+    if (own == NULL)
         return false;
     g_autofree char *directory = ecfs_catalog_path (self->catalog, file->parent);
     *ret_path = g_strdup_printf ("%s/%s", directory, own);

@@ -373,6 +373,30 @@ static void test_dead_packs (Shared *self, gconstpointer unused)
     g_assert_true (drop_unused (f, pack));
 }
 
+/* What did not come into a pack is dead in it from the beginning, and one that nobody needs any more is found. */
+static void test_dead_from_the_beginning (Shared *self, gconstpointer unused)
+{
+    (void) unused;
+    Fixture *f = &self->f;
+    int64_t intent;
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_logged (self, "first", 4000);
+    g_autoptr (EcfsObjectRow) pack = begin_pack (f, 10000, &intent);
+    EcfsPackMove move = move_of (f, ino, 0);
+    g_autoptr (GArray) filling = ecfs_catalog_dead_packs (f->catalog, 0, 1, 10, &error);
+    g_assert_cmpuint (filling->len, ==, 0);
+    OK (e, ecfs_catalog_pack_move (f->catalog, &pack->uuid, &self->log->uuid, &move, 1, &e));
+    OK (e, ecfs_catalog_pack_end (f->catalog, &pack->uuid, intent, &e));
+    g_autoptr (GArray) most = ecfs_catalog_dead_packs (f->catalog, 0, 60, 10, &error);
+    g_assert_cmpuint (most->len, ==, 1);
+    g_autoptr (GArray) more = ecfs_catalog_dead_packs (f->catalog, 0, 61, 10, &error);
+    g_assert_cmpuint (more->len, ==, 0);
+    unlink_file (f, "first");
+    g_autoptr (GArray) empty = ecfs_catalog_dead_packs (f->catalog, 0, 101, 10, &error);
+    g_assert_cmpuint (empty->len, ==, 1);
+    g_assert_true (drop_unused (f, pack));
+}
+
 static void test_lists (Shared *self, gconstpointer unused)
 {
     (void) unused;
@@ -412,6 +436,7 @@ int main (int argc, char **argv)
                  {"a-pack-of-nothing-goes", test_pack_of_nothing},
                  {"a-pack-has-bounds", test_pack_bounds},
                  {"what-is-dead-is-counted", test_dead_packs},
+                 {"what-is-dead-from-the-beginning-is-counted", test_dead_from_the_beginning},
                  {"logs-and-their-files-are-listed", test_lists}};
     g_test_init (&argc, &argv, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {

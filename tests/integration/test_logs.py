@@ -148,6 +148,26 @@ def test_the_newest_record_of_a_file_counts(place, archive, mount):
     assert (place.mount(again).path / "file").read_bytes() == b"19"
 
 
+def test_files_of_one_name_are_set_apart_beside_each_other(place, archive, mount):
+    """Several contents of which no journal tells are in one log, and were files of one name: none gets in another's way."""
+    for name in "ab":
+        (mount.path / name).mkdir()
+        (mount.path / name / "config").write_bytes(b"old")
+    (mount.path / "f").write_bytes(b"1")
+    archive.await_stored()
+    for name in "ab":
+        (mount.path / name / "config").write_bytes(b"new " + name.encode())
+    for content in (b"22", b"333"):
+        (mount.path / "f").unlink()
+        (mount.path / "f").write_bytes(content)
+    lose_machine(archive, mount)
+    again, told = facts(place, archive.endpoints)
+    assert told["lost"] == 0
+    mount = place.mount(again)
+    found = {path.read_bytes() for path in mount.path.rglob("*") if path.is_file()}
+    assert {b"new a", b"new b", b"333"} <= found, sorted(mount.path.rglob("*"))
+
+
 @pytest.mark.parametrize("keyed", [True, False])
 def test_torn_ends_at_as_many_endpoints_as_may_vanish_lose_nothing(place, keyed):
     """Without a key a record that one copy alone has comes back, but not under its name: anybody could have made it."""
