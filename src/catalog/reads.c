@@ -5,9 +5,8 @@
 
 #include <inttypes.h>
 
-#define FILE_NAME "reads.sqlite"
-#define MOST      (1u << 18)   /* files that are noted */
-#define PERIOD_S  (90 * 86400) /* reads that are further apart than this are no habit */
+#define MOST     (1u << 18)   /* files that are noted */
+#define PERIOD_S (90 * 86400) /* reads that are further apart than this are no habit */
 
 typedef struct Read {
     int64_t ino;
@@ -75,7 +74,7 @@ EcfsReads *ecfs_reads_new (const char *directory)
     EcfsSide side;
     g_autoptr (GError) error = NULL;
     EcfsReads *self = g_new0 (EcfsReads, 1);
-    self->path = g_build_filename (directory, FILE_NAME, NULL);
+    self->path = g_build_filename (directory, ECFS_READS_NAME, NULL);
     ecfs_mutex_init (&self->lock);
     self->reads = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     if (g_file_test (self->path, G_FILE_TEST_EXISTS)) {

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define ECFS_READS_NAME "reads.sqlite" /* in the archive directory; may be deleted */
+
 typedef struct EcfsReads EcfsReads;
 
 /** What was noted below the archive directory; empty where nothing can be read. Thread-safe. */

@@ -232,6 +232,12 @@ static char *stripe_name (const Judge *self, const EcfsUuid *object, const EcfsS
     return g_strdup_printf ("%s %s", endpoint->name, name);
 }
 
+/* A log is in the catalog before its first byte is at an endpoint, and a copy of it may have ended before that. */
+static bool may_lack_file (const EcfsObjectRow *object, const EcfsStripeRow *stripe)
+{
+    return object->kind == ECFS_OBJECT_LOG && (object->size == 0 || ecfs_stripe_lacks (object, stripe, 1024));
+}
+
 static bool judge_stripes (Judge *self)
 {
     g_autoptr (GHashTable) names = stored_names (self);
@@ -242,9 +248,9 @@ static bool judge_stripes (Judge *self)
     for (guint i = 0; i < objects->len; i++) {
         const EcfsObjectRow *object = objects->pdata[i];
         for (guint j = 0; j < object->stripes->len; j++) {
-            g_autofree char *name =
-                stripe_name (self, &object->uuid, &g_array_index (object->stripes, EcfsStripeRow, j));
-            if (!g_hash_table_remove (names, name))
+            const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, j);
+            g_autofree char *name = stripe_name (self, &object->uuid, stripe);
+            if (!g_hash_table_remove (names, name) && !may_lack_file (object, stripe))
                 return wrong (self, "the catalog has a stripe that is not there: %s", name);
         }
     }
