@@ -64,13 +64,21 @@ static bool hash_extent (const Check *self, XXH3_state_t *state, EcfsSha256 *sha
     return true;
 }
 
-/* The extents of one object, from *next on; moves that behind them. */
-static bool check_object (const Check *self, const GArray *extents, guint *next, GError **error)
+/* An object that other files share says nothing of this one, its extent does. */
+static bool check_part (const Check *self, const EcfsExtent *extent, GError **error)
 {
-    int64_t id = g_array_index (extents, EcfsExtent, *next).object;
-    g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, id, error);
-    if (object == NULL)
+    g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
+    uint8_t found[ECFS_SHA256_SIZE];
+    if (!hash_extent (self, NULL, sha256, extent, error))
         return false;
+    ecfs_sha256_end (sha256, found);
+    return (extent->has_sha256 && memcmp (found, extent->sha256, sizeof found) == 0) || differs (error);
+}
+
+/* The extents of one object that is this file's alone, from *next on; moves that behind them. */
+static bool check_object (const Check *self, const EcfsObjectRow *object, const GArray *extents, guint *next,
+                          GError **error)
+{
     XXH3_state_t *state = XXH3_createState ();
     XXH3_128bits_reset (state);
     /* What is stored under a key has the digest of what is enciphered. */
@@ -79,7 +87,7 @@ static bool check_object (const Check *self, const GArray *extents, guint *next,
     bool same = true;
     for (; same && *next < extents->len; (*next)++) {
         const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, *next);
-        if (extent->object != id)
+        if (extent->object != object->id)
             break;
         same = (extent->object_offset == hashed || differs (error)) && hash_extent (self, state, sha256, extent, error);
         hashed += extent->length;
@@ -108,9 +116,16 @@ static bool check_content (const Check *self, const GArray *extents, uint64_t si
     }
     if (!check_hole (self, end, size, error))
         return false;
-    for (guint next = 0; next < extents->len;)
-        if (!check_object (self, extents, &next, error))
+    for (guint next = 0; next < extents->len;) {
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, next);
+        g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, extent->object, error);
+        if (object == NULL)
             return false;
+        bool shared = object->kind != ECFS_OBJECT_WHOLE;
+        if (shared ? !check_part (self, extent, error) : !check_object (self, object, extents, &next, error))
+            return false;
+        next += shared ? 1 : 0;
+    }
     return true;
 }
 
