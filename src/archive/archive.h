@@ -93,8 +93,10 @@ void ecfs_archive_stop (EcfsArchive *self);
 void ecfs_archive_repair_behind (EcfsArchive *self);
 /** Something was queued for repair. Thread-safe. */
 void ecfs_archive_hurry_repairs (EcfsArchive *self);
-/** Cancels repairs that are under way, and begins no others. To be called before what is staged is stored at the end.
- */
+/** From now on small files are packed in the background. Likewise. */
+void ecfs_archive_pack_behind (EcfsArchive *self);
+/** Cancels repairs and packs that are under way, and begins no others. To be called before what is staged is stored at
+ * the end. */
 void ecfs_archive_end_repairs (EcfsArchive *self);
 
 /** Stops, closes the catalog, releases the lock. NULL is accepted. */

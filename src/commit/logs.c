@@ -27,8 +27,8 @@ typedef struct Copy {
     unsigned index;
     size_t position; /* of the endpoint */
     uint64_t instance;
-    EcfsStream *stream;
     /* Guarded by the log's lock. */
+    EcfsStream *stream; /* set once */
     GQueue chunks;    /* of GByteArray: header and blocks, until they are durable or given back */
     GList *unsent;    /* in chunks */
     uint64_t durable; /* bytes of the stripe */
@@ -113,9 +113,11 @@ static void end_locked (EcfsLog *self) ECFS_REQUIRES (self->lock)
 {
     self->has_ended = true;
     ecfs_cond_broadcast (&self->moved);
-    for (unsigned i = 0; i < self->n; i++)
-        if (!self->copies[i].is_done && !self->copies[i].is_cut)
-            ecfs_stream_wake (self->copies[i].stream);
+    for (unsigned i = 0; i < self->n; i++) {
+        const Copy *copy = &self->copies[i];
+        if (copy->stream != NULL && !copy->is_done && !copy->is_cut) /* a first may fail before others are begun */
+            ecfs_stream_wake (copy->stream);
+    }
 }
 
 /* It has what it had at that moment: whatever its endpoint says later comes too late. */

@@ -303,6 +303,7 @@ static bool start_and_serve (Mount *self, GError **error)
     if (ok) {
         ecfs_archive_await_session (archive);
         ecfs_archive_repair_behind (archive);
+        ecfs_archive_pack_behind (archive);
     }
     EcfsWatch *watch = ok && !self->fs.readonly ? ecfs_watch_start (archive) : NULL;
     ok = ok && mount_and_serve (self, error);

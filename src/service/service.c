@@ -35,6 +35,10 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
 void ecfs_archive_repair_behind (EcfsArchive *self)
 {
     ecfs_archive_set_service (self, ECFS_SERVICE_REPAIR, ecfs_repairer_start (self));
+}
+
+void ecfs_archive_pack_behind (EcfsArchive *self)
+{
     if (ecfs_archive_service (self, ECFS_SERVICE_LOGS) != NULL)
         ecfs_archive_set_service (self, ECFS_SERVICE_PACKING, ecfs_packer_start (self));
 }

@@ -46,6 +46,7 @@ void actor_resume (Actor *self)
     else
         reopen (&self->fixture);
     start (&self->fixture);
+    ecfs_archive_pack_behind (self->fixture.archive);
 }
 
 static void open_it_all (Actor *self, const char *base, bool may_be_fenced)
@@ -460,6 +461,7 @@ int actor_do (Actor *self, const Op *op)
         return read_it (self, op);
     case OP_PUT:
     case OP_RECODE:
+    case OP_PACK:
     case OP_EMPTY:
     case OP_TAKE_OUT:
     case OP_REPLACE:

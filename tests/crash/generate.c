@@ -263,6 +263,11 @@ static void recode_one (Maker *self)
     self->recoded = true;
 }
 
+static void pack_all (Maker *self)
+{
+    say (self, "pack");
+}
+
 static void hide_or_show (Maker *self)
 {
     if (self->n_hideable == 0)
@@ -434,7 +439,7 @@ static void work_beside (Maker *self)
     static void (*const kinds[]) (Maker *) = {work_elsewhere, work_elsewhere, work_elsewhere, work_elsewhere,
                                               work_elsewhere, wait_now,       wait_now,       wait_now,
                                               wait_or_sync,   put_one,        recode_one,     reopen_or_check,
-                                              hide_or_show,   blot_some,      stop_halfway};
+                                              hide_or_show,   blot_some,      stop_halfway,   pack_all};
     kinds[below (self, G_N_ELEMENTS (kinds))](self);
 }
 
@@ -442,7 +447,7 @@ static void work_on_all (Maker *self)
 {
     static void (*const kinds[]) (Maker *) = {
         wait_or_sync, wait_or_sync,    reopen_or_check, put_one,    recode_one, hide_or_show, hide_or_show, empty_one,
-        replace_one,  pause_or_resume, lose_directory,  use_backup, use_backup, damage_some,  blot_some};
+        replace_one,  pause_or_resume, lose_directory,  use_backup, use_backup, damage_some,  blot_some,    pack_all};
     kinds[below (self, G_N_ELEMENTS (kinds))](self);
 }
 

@@ -382,6 +382,7 @@ void model_apply (Model *self, const Op *op, bool failed)
     case OP_EMPTY:
     case OP_TAKE_OUT:
     case OP_RECODE:
+    case OP_PACK:
     case OP_READ:
     case OP_FSCK:
     case OP_REPLACE:

@@ -12,6 +12,7 @@
  *   hide I            the root of endpoint I goes away       show I
  *   wait              until all is stored in full            remount      drain, close, open
  *   recode P CODE     of a file or of all below a directory
+ *   pack              all logs and packs
  *   put P N           ecfs put of N bytes, without a mount   sync         fsync(2) of a directory
  *   empty I           moves all off endpoint I        remove I   takes it out of the archive
  *   drain             until all deletions are worked off     end          of the mount, with what is open; the last
@@ -63,6 +64,7 @@ typedef enum OpKind {
     OP_REMOUNT,
     OP_PUT,
     OP_RECODE,
+    OP_PACK,
     OP_SYNC,
     OP_DRAIN,
     OP_EMPTY,

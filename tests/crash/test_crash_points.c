@@ -105,6 +105,16 @@ typedef struct Scenario {
 #define RECODE                                                                                                         \
     "recode old rs:4+1; recode old rs:4+2; recode small copies:2; recode d ldpc:3+3; recode old copies:2; sync"
 
+/* Logs to packs, packs to packs, while files change. */
+#define PACK                                                                                                           \
+    "create a; write a 0 3000; close a; create b; write b 0 700; close b; link b c; setxattr b kept; create e;"        \
+    "write e 0 100; close e; pack; truncate a; write a 0 500; close a; open b; write b 100 50; close b; "              \
+    "rename c small; unlink e; pack; pack; sync"
+/* What changes while it comes into a pack stays what it is then. */
+#define PACK_BESIDE                                                                                                    \
+    "create a; write a 0 3000; close a; create b; write b 0 700; close b; truncate a; write a 0 900; begin a; "        \
+    "unlink b; rename small b; pack; await a; close a; recode b rs:4+1; recode a copies:2; pack; sync"
+
 #define OTHER_KEY                                                                                                      \
     "create a; write a 0 30000; close a; way; wait; rotate; create b; write b 0 20000; close b; unlink small; sync"
 #define FIRST_KEY "keyed; create b; write b 0 20000; close b; unlink small; sync"
@@ -157,6 +167,9 @@ static const Scenario scenarios[] = {
     {"stream", NULL, "create old; write old 0 60000; close old; wait; sync", STREAM, 0},
     {"put", NULL, BEFORE, PUT, 0},
     {"recode", NULL, BEFORE, RECODE, 0},
+    {"pack", NULL, BEFORE, PACK, 0},
+    {"pack-beside", NULL, BEFORE, PACK_BESIDE, 0},
+    {"pack-missing", NULL, BEFORE, "hide 5; " PACK "; show 5; wait; pack; sync", MAY_LACK_STRIPES},
     {"repair", NULL, BEFORE, REPAIR, HEALS | COSTLY},
     {"recover", NULL, BEFORE, LOST_DIRECTORY, COSTLY},
     {"old-copy", NULL, BEFORE, OLD_COPY, COSTLY},
@@ -315,7 +328,9 @@ static bool assert_fine (Run *self, const char *story, int status)
         return true;
     g_test_message ("%s, in operation %u of %u: %s", story, progress->n_begun - self->n_before,
                     self->script->len - self->n_before,
-                    progress->verdict[0] != '\0' ? progress->verdict : "a child died of it");
+                    progress->verdict[0] != '\0' ? progress->verdict
+                    : WIFSIGNALED (status)       ? strsignal (WTERMSIG (status))
+                                                 : "a child died of it");
     g_test_fail ();
     return false;
 }

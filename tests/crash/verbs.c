@@ -3,6 +3,7 @@
 #include "archive/keys.h"
 #include "ecfs/ecfs.h"
 #include "object/layout.h"
+#include "packing/packing.h"
 #include "recover/recover.h"
 #include "trees.h"
 #include "verbs/drain.h"
@@ -123,6 +124,24 @@ static int recode (Actor *self, const Op *op)
     g_autoptr (GError) error = NULL;
     const EcfsRecodeHere what = {.path = op->path, .code = op->other};
     return ecfs_recode_here (self->fixture.archive, &what, &error) ? 0 : ecfs_errno (error);
+}
+
+/* All that is in logs and packs comes into packs. */
+static int pack (Actor *self)
+{
+    static const EcfsObjectKind kinds[] = {ECFS_OBJECT_LOG, ECFS_OBJECT_PACK};
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->fixture.archive);
+    EcfsPacking packing = {.archive = self->fixture.archive};
+    g_autoptr (GArray) objects = g_array_new (FALSE, FALSE, sizeof (int64_t));
+    g_autoptr (GError) error = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS (kinds); i++) {
+        g_autoptr (GArray) some = ecfs_catalog_objects_of_kind (catalog, kinds[i], 0, G_MAXUINT, &error);
+        g_assert_no_error (error);
+        g_array_append_vals (objects, some->data, some->len);
+    }
+    return ecfs_pack_objects (&packing, (const int64_t *) (void *) objects->data, objects->len, &error)
+               ? 0
+               : ecfs_errno (error);
 }
 
 /* Checking */
@@ -532,6 +551,7 @@ static int heal (Actor *self)
     while (count_damages (self) > 0 && ecfs_now_us () < deadline_us)
         g_usleep (500);
     ecfs_archive_end_repairs (self->fixture.archive);
+    ecfs_archive_pack_behind (self->fixture.archive);
     return count_damages (self) > 0 ? ETIMEDOUT : 0;
 }
 
@@ -550,6 +570,8 @@ int verbs_do (Actor *self, const Op *op)
         return put_one (self, op);
     case OP_RECODE:
         return recode (self, op);
+    case OP_PACK:
+        return pack (self);
     case OP_FSCK:
         return check (self);
     case OP_RECOVER:
