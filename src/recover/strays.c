@@ -29,6 +29,7 @@ typedef struct Content {
     uint32_t epoch;               /* of the newest object, as the next */
     uint64_t sequence;
     bool is_logged; /* it is in a log, and what was begun with that number came before it */
+    uint64_t begun; /* the log, then */
     bool whole;
     bool believed; /* what all of its objects tell of the file */
     bool forged;   /* its bytes are not what its stripes say */
@@ -37,6 +38,7 @@ typedef struct Content {
 typedef struct Strays {
     EcfsRecovering *recovering;
     GHashTable *by_uuid; /* EcfsStray by EcfsUuid */
+    uint64_t next_ino;   /* of the journal's tree */
 } Strays;
 
 static void content_free (gpointer data)
@@ -94,7 +96,10 @@ static int by_inode_newest_first (const void *a, const void *b)
     order = order != 0 ? order : compare_u64 (right->epoch, left->epoch);
     order = order != 0 ? order : compare_u64 (right->sequence, left->sequence);
     order = order != 0 ? order : right->is_logged - left->is_logged;
-    return order != 0 || !left->is_logged ? order : compare_u64 (offset_in_log (right), offset_in_log (left));
+    if (order != 0 || !left->is_logged)
+        return order;
+    order = compare_u64 (right->begun, left->begun);
+    return order != 0 ? order : compare_u64 (offset_in_log (right), offset_in_log (left));
 }
 
 static int by_offset (const void *a, const void *b)
@@ -238,6 +243,7 @@ static Content *content_new (const Strays *strays, const GArray *claims, guint a
             self->epoch = row->epoch;
             self->sequence = sequence;
             self->is_logged = row->kind == ECFS_OBJECT_LOG;
+            self->begun = row->sequence;
         }
         fits = fits && add_elsewhere (strays, self, claim->record->elsewhere);
     }
@@ -267,6 +273,31 @@ static void add_contents (const Strays *strays, const GArray *claims, guint at, 
         g_ptr_array_add (contents, content_new (strays, others, i, i + 1));
 }
 
+/*
+ * Whether the journal tells what became of a file since this was put into a log: it was tried and given up, as too few
+ * endpoints took it, and then stored elsewhere, replaced or deleted.
+ */
+static bool is_past (const Strays *self, const Content *content)
+{
+    const EcfsRecovering *recovering = self->recovering;
+    const uint64_t ino = content->record->ino;
+    EcfsAttr attr;
+    g_autoptr (GError) error = NULL;
+    if (!content->is_logged || content->epoch != recovering->journal_epoch || ino >= self->next_ino)
+        return false;
+    if (!ecfs_catalog_getattr (recovering->catalog, ino, &attr, &error))
+        return error->code == ENOENT;
+    g_autoptr (GArray) extents = ecfs_catalog_extents (recovering->catalog, ino, NULL);
+    if (extents == NULL || extents->len == 0)
+        return false;
+    const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, 0);
+    g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (recovering->catalog, extent->object, NULL);
+    if (object == NULL || object->epoch != content->epoch)
+        return false;
+    uint64_t sequence = extent->generation != 0 ? extent->generation : object->sequence;
+    return sequence > content->sequence || (sequence == content->sequence && object->sequence >= content->begun);
+}
+
 static GPtrArray *gather_contents (const Strays *strays, const GPtrArray *all)
 {
     GPtrArray *contents = g_ptr_array_new_with_free_func (content_free);
@@ -289,6 +320,9 @@ static GPtrArray *gather_contents (const Strays *strays, const GPtrArray *all)
                 break;
         add_contents (strays, claims, at, end, contents);
     }
+    for (guint i = contents->len; i-- > 0;)
+        if (is_past (strays, contents->pdata[i]))
+            g_ptr_array_remove_index_fast (contents, i);
     g_ptr_array_sort (contents, by_inode_newest_first);
     return contents;
 }
@@ -483,15 +517,34 @@ static bool check_content (EcfsRecovering *self, Content *content, GError **erro
     return true;
 }
 
-/* What is enciphered is other bytes each time. */
-static bool has_same_bytes (const EcfsObjectRow *object, const EcfsObjectRow *row)
+/* Of the bytes that a file has in an object; NULL: it is not known. */
+static const uint8_t *sha256_of (const EcfsExtent *extent, const EcfsObjectRow *object)
 {
+    if (object->kind != ECFS_OBJECT_WHOLE)
+        return extent->has_sha256 ? extent->sha256 : NULL;
+    return object->has_sha256 && extent->object_offset == 0 && extent->length == object->size ? object->sha256 : NULL;
+}
+
+/* What is enciphered is other bytes each time. */
+static bool are_same (const EcfsObjectRow *object, const EcfsObjectRow *row)
+{
+    if (object->size != row->size)
+        return false;
     if (object->seal.kind == ECFS_SEAL_NONE && row->seal.kind == ECFS_SEAL_NONE)
         return memcmp (object->digest, row->digest, ECFS_DIGEST_SIZE) == 0;
     return object->has_sha256 && row->has_sha256 && memcmp (object->sha256, row->sha256, ECFS_SHA256_SIZE) == 0;
 }
 
-/* Whether the catalog's file has the same bytes: it was recoded, and the journal does not tell of that. */
+static bool has_same_bytes (const EcfsExtent *there, const EcfsObjectRow *object, const EcfsExtent *here,
+                            const EcfsObjectRow *row)
+{
+    if (object->kind == ECFS_OBJECT_WHOLE && row->kind == ECFS_OBJECT_WHOLE)
+        return there->object_offset == here->object_offset && are_same (object, row);
+    const uint8_t *sha256 = sha256_of (there, object), *other = sha256_of (here, row);
+    return sha256 != NULL && other != NULL && memcmp (sha256, other, ECFS_SHA256_SIZE) == 0;
+}
+
+/* Whether the catalog's file has the same bytes: it was recoded or packed, and the journal does not tell of that. */
 static bool is_there_already (EcfsRecovering *self, Content *content)
 {
     g_autoptr (GArray) extents = ecfs_catalog_extents (self->catalog, content->record->ino, NULL);
@@ -504,9 +557,8 @@ static bool is_there_already (EcfsRecovering *self, Content *content)
         if (row->seal.kind != ECFS_SEAL_NONE && !check_content (self, content, NULL)) /* its SHA-256 is to be known */
             return false;
         g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, there->object, NULL);
-        if (object == NULL || object->size != row->size || there->offset != here->offset ||
-            there->length != here->length || there->object_offset != here->object_offset ||
-            !has_same_bytes (object, row))
+        if (object == NULL || there->offset != here->offset || there->length != here->length ||
+            !has_same_bytes (there, object, here, row))
             return false;
     }
     return true;
@@ -610,7 +662,9 @@ bool ecfs_recover_strays (EcfsRecovering *self, GPtrArray *strays, GError **erro
         EcfsStray *stray = g_ptr_array_index (strays, i);
         g_hash_table_insert (by_uuid, &stray->row->uuid, stray);
     }
-    const Strays all = {.recovering = self, .by_uuid = by_uuid};
+    Strays all = {.recovering = self, .by_uuid = by_uuid};
+    if (!ecfs_catalog_next_ino (self->catalog, &all.next_ino, error))
+        return false;
     g_autoptr (GPtrArray) contents = gather_contents (&all, strays);
     for (guint at = 0, end; at < contents->len; at = end) {
         for (end = at + 1; end < contents->len && ino_at (contents, end) == ino_at (contents, at);)

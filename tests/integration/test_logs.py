@@ -6,6 +6,7 @@ import random
 import shutil
 import sqlite3
 import sys
+import threading
 
 import lab
 import pytest
@@ -289,6 +290,35 @@ def test_what_was_packed_behind_the_journal_is_no_other_file(place, archive):
         shutil.copytree(kept / endpoint.name, endpoint.root, dirs_exist_ok=True)
     again, told = facts(place, archive.endpoints)
     assert told["hinted"] == told["set_apart"] == told["lost"] == 0
+    lab.assert_same_tree(before, tree_of(place, again))
+
+
+def test_what_a_log_was_given_in_vain_is_no_file(place):
+    """Too few endpoints took it, and it was stored in the next log; the first has it still when the machine is lost."""
+    archive = place.archive([place.sshd(name) for name in lab.NAMES], "rs:4+2", "--key", "none")
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 5)
+    archive.await_stored()
+    (paths,) = log_copies(archive).values()
+    holders = [endpoint for endpoint in archive.endpoints if set(paths) & set(lab.stripe_files(endpoint))]
+    for endpoint in holders[:TOLERANCE]:
+        endpoint.suspend()
+    texts = {name: f"what is in {name} ".encode() * 20 for name in ("kept", "gone", "replaced")}
+    writers = [threading.Thread(target=(mount.path / name).write_bytes, args=(text,)) for name, text in texts.items()]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    (mount.path / "replaced").write_bytes(b"something else")
+    (mount.path / "gone").unlink()
+    for endpoint in holders[:TOLERANCE]:
+        endpoint.resume()
+    archive.await_stored()
+    assert any(text in path.read_bytes() for path in paths for text in texts.values()), "nothing was in vain"
+    before = lab.describe_tree(mount.path)
+    lose_machine(archive, mount)
+    again, told = facts(place, archive.endpoints)
+    assert told["hinted"] == told["set_apart"] == told["lost"] == told["unfinished"] == 0
     lab.assert_same_tree(before, tree_of(place, again))
 
 
