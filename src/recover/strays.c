@@ -283,7 +283,11 @@ static bool is_past (const Strays *self, const Content *content)
     const uint64_t ino = content->record->ino;
     EcfsAttr attr;
     g_autoptr (GError) error = NULL;
-    if (!content->is_logged || content->epoch != recovering->journal_epoch || ino >= self->next_ino)
+    if (!content->is_logged || content->epoch > recovering->journal_epoch)
+        return false;
+    if (content->epoch < recovering->journal_epoch) /* who made this journal has looked at it */
+        return true;
+    if (ino >= self->next_ino)
         return false;
     if (!ecfs_catalog_getattr (recovering->catalog, ino, &attr, &error))
         return error->code == ENOENT;
