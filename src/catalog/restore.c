@@ -8,11 +8,13 @@
 
 struct EcfsRestore {
     EcfsCatalog *catalog;
-    GHashTable *fresh; /* int64_t numbers of files that had no content yet */
-    GArray *moved;     /* of uint64_t: those that joined or left it in the operation that runs, in order */
-    EcfsSeal seal;     /* of the object that the next item must be; kind NONE: it may be any */
-    EcfsUuid sealed;   /* valid with seal */
-    bool stands;       /* what the last record sums to is known, … */
+    GHashTable *fresh;         /* int64_t numbers of files that had no content yet */
+    GArray *moved;             /* of uint64_t: those that joined or left it in the operation that runs, in order */
+    GHashTable *emptied;       /* int64_t number of a file that lost all content → uint64_t number of the record */
+    const EcfsJournalRow *row; /* that is restored now */
+    EcfsSeal seal;             /* of the object that the next item must be; kind NONE: it may be any */
+    EcfsUuid sealed;           /* valid with seal */
+    bool stands;               /* what the last record sums to is known, … */
     uint8_t sum[ECFS_JOURNAL_SUM_BYTES]; /* … and is this */
 };
 
@@ -30,6 +32,19 @@ static void set_fresh (EcfsRestore *self, uint64_t ino, bool fresh)
     g_array_append_val (self->moved, ino);
 }
 
+/* A snapshot has no time of its own for what it tells: only records that follow another say when. */
+static void note_emptied (EcfsRestore *self, uint64_t ino)
+{
+    EcfsCursor cursor;
+    EcfsJournalItem item = {.type = ECFS_JOURNAL_INODE};
+    int result = ecfs_journal_open (&cursor, self->row->record->data, self->row->record->len);
+    while (result >= 0 && (result = ecfs_journal_next (&cursor, &item)) == 1 && item.type != ECFS_JOURNAL_PREVIOUS)
+        ;
+    if (result == 1)
+        (void) g_hash_table_insert (self->emptied, g_memdup2 (&ino, sizeof ino),
+                                    g_memdup2 (&self->row->sequence, sizeof self->row->sequence));
+}
+
 /* An operation has ended; what became of the catalog is what becomes of this. */
 static bool settle_fresh (EcfsRestore *self, bool kept)
 {
@@ -45,6 +60,7 @@ EcfsRestore *ecfs_restore_new (EcfsCatalog *catalog)
     *self = (EcfsRestore){.catalog = catalog,
                           .fresh = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL),
                           .moved = g_array_new (FALSE, FALSE, sizeof (uint64_t)),
+                          .emptied = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
                           .stands = true};
     return self;
 }
@@ -54,6 +70,7 @@ void ecfs_restore_free (EcfsRestore *self)
     if (self == NULL)
         return;
     g_hash_table_unref (self->fresh);
+    g_hash_table_unref (self->emptied);
     g_array_unref (self->moved);
     g_free (self);
 }
@@ -90,6 +107,8 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
     if ((old.attr.mode & S_IFMT) != (attr->mode & S_IFMT))
         return refuse (error, "an inode changes its type");
     inode.attr.data_bytes = old.attr.data_bytes;
+    if (attr->size == 0 && old.committed_size > 0)
+        note_emptied (self, attr->ino);
     return (attr->size >= old.committed_size || ecfs_content_truncate (catalog, &old, attr->size, error)) &&
            ecfs_content_count (catalog, &inode, error) && ecfs_inode_store (catalog, &inode, error) &&
            ecfs_inode_touch (catalog, &inode, true, error) &&
@@ -272,6 +291,8 @@ static bool restore_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
         !give_up_intents (self, ino, begun, error))
         return false;
     set_fresh (self, ino, false);
+    if (item->n_parts == 0)
+        note_emptied (self, ino);
     inode.attr.size = inode.committed_size = item->attr.size;
     inode.attr.mtime_ns = item->attr.mtime_ns;
     inode.attr.ctime_ns = item->attr.ctime_ns;
@@ -455,6 +476,7 @@ static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError
     EcfsCursor cursor;
     EcfsJournalItem item;
     int result = ecfs_journal_open (&cursor, row->record->data, row->record->len);
+    self->row = row;
     self->seal = (EcfsSeal){.kind = ECFS_SEAL_NONE};
     while (result >= 0 && (result = ecfs_journal_next (&cursor, &item)) == 1)
         if (!fits_seal (self, &item, error) || !restore_item (self, &item, row->sequence, error))
@@ -621,6 +643,12 @@ bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, 
 bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino)
 {
     return ino <= INT64_MAX && g_hash_table_contains (self->fresh, &(int64_t){(int64_t) ino});
+}
+
+uint64_t ecfs_restore_emptied (const EcfsRestore *self, uint64_t ino)
+{
+    const uint64_t *sequence = g_hash_table_lookup (self->emptied, &ino);
+    return sequence == NULL ? 0 : *sequence;
 }
 
 /* What was to be deleted stays: an orphan, which only fsck --prune removes. */

@@ -55,6 +55,9 @@ bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, 
 
 /** Whether the journal knows the file, and no content of it. */
 bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino);
+/** The number of the last record after which the file had no content; 0: there is none, or it is not known. It may have
+ * some since. */
+uint64_t ecfs_restore_emptied (const EcfsRestore *self, uint64_t ino);
 
 /** Files that have no content still go: *ret_n_unfinished. No deletion is pending from then on: what a journal tells is
  * no reason to delete anything. Durable. */

@@ -293,7 +293,7 @@ static bool is_past (const Strays *self, const Content *content)
         return error->code == ENOENT;
     g_autoptr (GArray) extents = ecfs_catalog_extents (recovering->catalog, ino, NULL);
     if (extents == NULL || extents->len == 0)
-        return false;
+        return extents != NULL && ecfs_restore_emptied (recovering->restore, ino) > content->sequence;
     const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, 0);
     g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (recovering->catalog, extent->object, NULL);
     if (object == NULL || object->epoch != content->epoch)

@@ -303,13 +303,14 @@ def test_what_a_log_was_given_in_vain_is_no_file(place):
     holders = [endpoint for endpoint in archive.endpoints if set(paths) & set(lab.stripe_files(endpoint))]
     for endpoint in holders[:TOLERANCE]:
         endpoint.suspend()
-    texts = {name: f"what is in {name} ".encode() * 20 for name in ("kept", "gone", "replaced")}
+    texts = {name: f"what is in {name} ".encode() * 20 for name in ("kept", "gone", "replaced", "emptied")}
     writers = [threading.Thread(target=(mount.path / name).write_bytes, args=(text,)) for name, text in texts.items()]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     (mount.path / "replaced").write_bytes(b"something else")
+    (mount.path / "emptied").write_bytes(b"")
     (mount.path / "gone").unlink()
     for endpoint in holders[:TOLERANCE]:
         endpoint.resume()
