@@ -71,18 +71,24 @@ def reached_through(line, servers):
             server.close()
 
 
-class Links:
-    """While entered, each port has a link of rate_mb megabytes per second in each direction; rate_mb 0: no limit."""
+SHARED = {"sport": 0xfff0, "dport": 0xfff1}  # classes of tc
 
-    def __init__(self, ports, rate_mb):
-        self.ports, self.rate_mb = ports, rate_mb
+
+class Links:
+    """While entered, each port has a link of rate_mb megabytes per second in each direction; rate_mb 0: no limit.
+    shared: so has who uses them all, in each direction."""
+
+    def __init__(self, ports, rate_mb, shared=False):
+        self.ports, self.rate_mb, self.shared = ports, rate_mb, shared
 
     def __enter__(self):
         if self.rate_mb == 0:
             return self
         lines = ["qdisc add dev lo root handle 1: htb"]  # what no filter names goes through at once
+        for parent in SHARED.values() if self.shared else ():
+            lines.append(self._class("add", parent, self.rate_mb))
         for number, (port, end) in self._numbered():
-            lines += [self._class("add", number, self.rate_mb),
+            lines += [self._class("add", number, self.rate_mb, SHARED[end] if self.shared else None),
                       f"filter add dev lo parent 1: protocol ip prio 1 u32 match ip protocol 6 0xff "
                       f"match ip {end} {port} 0xffff flowid 1:{number:x}"]
         tell_tc(lines)
@@ -91,11 +97,11 @@ class Links:
     def _numbered(self):
         return enumerate([(port, end) for port in self.ports for end in ("sport", "dport")], 1)
 
-    @staticmethod
-    def _class(verb, number, rate_mb):
-        # A packet of loopback has up to 64 KiB, and a burst must hold one.
-        return (f"class {verb} dev lo parent 1: classid 1:{number:x} htb rate {rate_mb * 8000:.0f}kbit "
-                "burst 128kb cburst 128kb quantum 65536")
+    def _class(self, verb, number, rate_mb, parent=None):
+        # A packet of loopback has up to 64 KiB, and a burst must hold one. What is shared is lent to who wants it.
+        own_mb = rate_mb if parent is None else rate_mb / len(self.ports)
+        return (f"class {verb} dev lo parent 1:{parent or 0:x} classid 1:{number:x} htb rate {own_mb * 8000:.0f}kbit "
+                f"ceil {rate_mb * 8000:.0f}kbit burst 128kb cburst 128kb quantum 65536")
 
     def hold(self, ports, rate_mb):
         """Gives some of the ports another rate, above 0; while entered and not without limit."""
