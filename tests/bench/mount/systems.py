@@ -25,7 +25,10 @@ class Missing(Exception):
 
 def split_code(code):
     """k and n of a code like rs:4+2."""
-    k, m = map(int, code.partition(":")[2].split("+"))
+    family, _, numbers = code.partition(":")
+    if family == "copies":
+        return 1, int(numbers)
+    k, m = map(int, numbers.split("+"))
     return k, k + m
 
 

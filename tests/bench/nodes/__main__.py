@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -31,6 +32,7 @@ import measure  # noqa: E402
 import systems  # noqa: E402
 
 MIB = 1 << 20
+READ = 64 << 10
 CODES = "copies:3,rs:4+4,basic:4+4,rs:6+6,basic:6+6,rs:8+8,basic:8+8"
 # Of Reed-Solomon to MS-BASIC: repair traffic by n, and time of a degraded read and of recovery, "about".
 PAPER_TRAFFIC, PAPER_READ, PAPER_RECOVERY = {8: 2.67, 12: 2.86, 16: 3.1}, 1.45, 1.5
@@ -77,18 +79,20 @@ class Nodes:
         return (measure.wire_bytes() - wire) / size - 1, seconds
 
     def lost_ranges(self, server):
-        """(file, offset, length) of content that only the server has as it is, but for copies."""
+        """(file, offset, length) of content that only the server has as it is, but for copies; a small read in each packet,
+        as larger ones are read ahead of."""
         for number in range(self.options.files):
             told = self.archive.json("info", f"/{number}")
             segment = told["objects"][0]["segment_bytes"]
             for stripe in told["stripes"]:
                 if stripe["endpoint"] == server.name and stripe["index"] < self.k:
                     for at in range(0, told["size"], segment):
-                        yield number, at + stripe["index"] * segment // self.k, segment // self.k
+                        yield number, at + stripe["index"] * segment // self.k, READ
 
     def read_lost(self, server):
         """(bytes that came for each, seconds)"""
         ranges = list(self.lost_ranges(server))
+        random.shuffle(ranges)  # in order more would be read ahead than is asked for
         mount = lab.Mount(self.archive, self.base / "files")
         server.kill()
         mount.start()
