@@ -199,8 +199,9 @@ bool ecfs_catalog_live_bytes (EcfsCatalog *self, int64_t object, uint64_t *ret_b
 /** Packs with row ids above @after of which at least @percent may be nobody's any more, at most @max; GArray of
  * int64_t. What is noted of that may be too much: ecfs_catalog_live_bytes () tells. */
 GArray *ecfs_catalog_dead_packs (EcfsCatalog *self, int64_t after, unsigned percent, size_t max, GError **error);
-/** Likewise those of less than @bytes. */
-GArray *ecfs_catalog_small_packs (EcfsCatalog *self, int64_t after, uint64_t bytes, size_t max, GError **error);
+/** Likewise those of less than @bytes and @n_files. */
+GArray *ecfs_catalog_small_packs (EcfsCatalog *self, int64_t after, uint64_t bytes, unsigned n_files, size_t max,
+                                  GError **error);
 
 /**
  * Durable compare-and-set for backfill and repair: the object is still there, has at this index the instance

@@ -655,7 +655,8 @@ uint64_t ecfs_restore_emptied (const EcfsRestore *self, uint64_t ino)
 static bool forget_deletions (EcfsCatalog *catalog, GError **error)
 {
     catalog->counters.totals.n_deletions = 0;
-    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0));
+    /* Journals do not tell what nobody has of a pack any more. */
+    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0)) && EXEC (catalog, OBJECTS_SET_DEAD, error);
 }
 
 bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error)

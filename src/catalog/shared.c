@@ -130,15 +130,18 @@ GArray *ecfs_catalog_dead_packs (EcfsCatalog *self, int64_t after, unsigned perc
     return READ (self, list_dead (self, after, percent, max, error));
 }
 
-static GArray *list_small (EcfsCatalog *self, int64_t after, uint64_t bytes, size_t max, GError **error)
+static GArray *list_small (EcfsCatalog *self, int64_t after, uint64_t bytes, unsigned n_files, size_t max,
+                           GError **error)
 {
-    autoquery *query = QUERY (self, OBJECTS_SMALL, error, INT (after), INT (bytes), INT (MIN (max, INT_MAX)));
+    autoquery *query =
+        QUERY (self, OBJECTS_SMALL, error, INT (after), INT (bytes), INT (MIN (max, INT_MAX)), INT (n_files));
     return list_ids (self, query, error);
 }
 
-GArray *ecfs_catalog_small_packs (EcfsCatalog *self, int64_t after, uint64_t bytes, size_t max, GError **error)
+GArray *ecfs_catalog_small_packs (EcfsCatalog *self, int64_t after, uint64_t bytes, unsigned n_files, size_t max,
+                                  GError **error)
 {
-    return READ (self, list_small (self, after, bytes, max, error));
+    return READ (self, list_small (self, after, bytes, n_files, max, error));
 }
 
 static GArray *list_sharers (EcfsCatalog *self, int64_t object, uint64_t after_ino, size_t max, GError **error)

@@ -109,10 +109,15 @@
     X (OBJECT_ADD_DEAD, "UPDATE objects SET dead_bytes = dead_bytes + ?2 WHERE id = ?1") \
     X (OBJECTS_OF_KIND, "SELECT id FROM objects WHERE kind = ? AND kind <> 0 AND id > ? ORDER BY id LIMIT ?") \
     X (OBJECTS_DEAD, "SELECT id FROM objects o WHERE kind = 2 AND kind <> 0 AND id > ?1 AND " \
-       "(dead_bytes * 100 >= size * ?2 AND dead_bytes > 0 OR NOT EXISTS (SELECT 1 FROM extents WHERE object = o.id)) " \
+       "(dead_bytes * 100 >= size * ?2 AND dead_bytes > 0 AND " \
+       "(SELECT ifnull (sum (length), 0) FROM extents WHERE object = o.id) * 100 <= size * (100 - ?2) " \
+       "OR NOT EXISTS (SELECT 1 FROM extents WHERE object = o.id)) " \
        "AND NOT EXISTS (SELECT 1 FROM intents WHERE object = o.uuid) ORDER BY id LIMIT ?3") \
     X (OBJECT_SET_DEAD, "UPDATE objects SET dead_bytes = size - (SELECT ifnull (sum (length), 0) FROM extents WHERE object = ?1) WHERE id = ?1") \
-    X (OBJECTS_SMALL, "SELECT id FROM objects WHERE kind = 2 AND kind <> 0 AND id > ?1 AND size < ?2 ORDER BY id LIMIT ?3") \
+    X (OBJECTS_SET_DEAD, "UPDATE objects SET dead_bytes = size - (SELECT ifnull (sum (length), 0) FROM extents WHERE object = objects.id) " \
+       "WHERE kind = 2 AND kind <> 0") \
+    X (OBJECTS_SMALL, "SELECT id FROM objects o WHERE kind = 2 AND kind <> 0 AND id > ?1 AND size < ?2 AND " \
+       "(SELECT count(*) FROM (SELECT 1 FROM extents WHERE object = o.id LIMIT ?4)) < ?4 ORDER BY id LIMIT ?3") \
     X (OBJECT_FILL_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1 AND sha256 IS NULL") \
     X (OBJECT_SET_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1") \
     X (OBJECT_SET_CODE, "UPDATE objects SET code = ?2 WHERE id = ?1") \

@@ -1,6 +1,7 @@
 /* Damaged objects, repaired several at a time in the archive that this process has opened for writing. */
 #include "archive/ended.h"
 #include "check/check.h"
+#include "commit/logs.h"
 #include "packing/packing.h"
 
 #include <inttypes.h>
@@ -76,6 +77,32 @@ static bool is_log (const Runner *self, int64_t object)
     return row != NULL && row->kind == ECFS_OBJECT_LOG;
 }
 
+/* Its stripes are wanted no more. */
+static void count_as_stored (EcfsRepairTask *task)
+{
+    for (unsigned i = 0; i < ECFS_CODEC_MAX_N; i++)
+        task->order.n_stored += task->order.instance[i] != 0;
+}
+
+/* A log or pack of which no file has anything goes; false: it is none. */
+static bool drop_empty (Runner *self, EcfsRepairTask *task)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (catalog, task->object, NULL);
+    uint64_t live_bytes;
+    bool gone = false;
+    if (row == NULL || row->kind != ECFS_OBJECT_PACK ||
+        !ecfs_catalog_live_bytes (catalog, row->id, &live_bytes, NULL) || live_bytes > 0)
+        return false;
+    EcfsMutex *turn = ecfs_logs_packing_lock (ecfs_archive_service (self->archive, ECFS_SERVICE_LOGS));
+    ecfs_mutex_lock (turn);
+    bool fine = ecfs_catalog_drop_unused (catalog, &row->uuid, &gone, &task->error);
+    ecfs_mutex_unlock (turn);
+    if (gone)
+        count_as_stored (task);
+    return gone || !fine;
+}
+
 /* The files of a log go into packs, which are whole. False: endpoints do not take packs now, as a pack needs all of
  * its stripes; then the log gets new copies. */
 static bool pack_log (Runner *self, EcfsRepairTask *task)
@@ -92,8 +119,8 @@ static bool pack_log (Runner *self, EcfsRepairTask *task)
     else if (!fine)
         task->error = g_steal_pointer (&error);
     task->order.read_bytes = task->order.written_bytes = packing.bytes;
-    for (unsigned i = 0; i < ECFS_CODEC_MAX_N && task->error == NULL; i++)
-        task->order.n_stored += task->order.instance[i] != 0;
+    if (task->error == NULL)
+        count_as_stored (task);
     return true;
 }
 
@@ -113,7 +140,8 @@ static void run (Runner *self)
             continue;
         }
         const bool whole = !is_log (self, task->object);
-        if (whole ? ecfs_repair_adopt (self->archive, task, self->repairs) : pack_log (self, task)) {
+        if (drop_empty (self, task) ||
+            (whole ? ecfs_repair_adopt (self->archive, task, self->repairs) : pack_log (self, task))) {
             self->repairs->done (self->repairs->user, task);
             continue;
         }

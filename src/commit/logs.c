@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define N_RECORDS_MAX 4096
 #define N_TRIES       3     /* logs that a record is sent to before it is stored otherwise */
 #define LOOK_US       20000 /* how often copies that are awaited are looked at */
 #define LATE_LOOKS    2     /* in a row, as of a writer */
@@ -20,6 +19,7 @@
 #define STUCK_US      200000
 #define AVOIDED_US    (60 * G_USEC_PER_SEC) /* an endpoint whose copy was cut */
 #define SEGMENT_BYTES (1u << 20)
+#define N_KEPT        8 /* logs whose content is kept here for who packs them */
 
 /* A copy of a log on its way to its endpoint. */
 typedef struct Copy {
@@ -29,9 +29,9 @@ typedef struct Copy {
     uint64_t instance;
     /* Guarded by the log's lock. */
     EcfsStream *stream; /* set once */
-    GQueue chunks;    /* of GByteArray: header and blocks, until they are durable or given back */
-    GList *unsent;    /* in chunks */
-    uint64_t durable; /* bytes of the stripe */
+    GQueue chunks;      /* of GByteArray: header and blocks, until they are durable or given back */
+    GList *unsent;      /* in chunks */
+    uint64_t durable;   /* bytes of the stripe */
     bool is_cut;
     bool is_told;  /* the catalog knows where it ends */
     uint64_t good; /* content that it has, once it is cut */
@@ -313,6 +313,26 @@ static EcfsLog *log_new (EcfsLogs *logs, const EcfsCodec *codec, const size_t *f
     return self;
 }
 
+static void keep_no_more (EcfsLog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    if (self->content_fd >= 0)
+        (void) close (self->content_fd);
+    self->content_fd = -1;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* Before the catalog knows it, so that who finds it there finds it open. */
+static void make_known (EcfsLogs *self, EcfsLog *log)
+{
+    ecfs_mutex_lock (&self->lock);
+    g_queue_push_tail (&self->known, log_ref (log));
+    const EcfsLog *oldest = g_queue_peek_nth (&self->known, MAX (g_queue_get_length (&self->known), N_KEPT) - N_KEPT);
+    for (GList *l = self->known.head; l != NULL && l->data != oldest; l = l->next)
+        keep_no_more (l->data);
+    ecfs_mutex_unlock (&self->lock);
+}
+
 /* NULL with ENOTSUP: too few endpoints keep logs now. */
 static EcfsLog *begin_log (EcfsLogs *self, const EcfsCodec *codec, GError **error)
 {
@@ -323,17 +343,18 @@ static EcfsLog *begin_log (EcfsLogs *self, const EcfsCodec *codec, GError **erro
     }
     EcfsLog *log = log_new (self, codec, found);
     GError *why = NULL;
+    make_known (self, log);
     if (!ecfs_seal_open (&log->row->seal, ecfs_archive_keys (self->archive), &log->row->uuid, &log->keys, &why) ||
         !ecfs_catalog_log_begin (ecfs_archive_catalog (self->archive), log->row, &why)) {
         why->code = why->code == EAGAIN ? ENOTSUP : why->code; /* an endpoint takes nothing any more */
         g_propagate_error (error, why);
+        ecfs_logs_forget (self, &log->row->uuid);
         log_unref (log);
         return NULL;
     }
     log->tagger = (EcfsTagger){.object = log->row->uuid, .mac = ecfs_seal_tag_mac (log->keys)};
     start_copies (log);
     ecfs_mutex_lock (&self->lock);
-    g_queue_push_tail (&self->known, log_ref (log));
     g_hash_table_insert (self->open, g_strdup (ecfs_codec_identity (codec)), log_ref (log));
     ecfs_mutex_unlock (&self->lock);
     return log;
@@ -356,7 +377,7 @@ static EcfsLog *find_open (EcfsLogs *self, const EcfsCodec *codec)
 static bool reserve (EcfsLog *self, uint64_t bytes, uint64_t *ret_from)
 {
     ecfs_mutex_lock (&self->lock);
-    if (self->n_records == N_RECORDS_MAX || bytes > ECFS_LOG_MAX_BYTES - self->end)
+    if (self->n_records == ECFS_RECORDS_MAX || bytes > ECFS_LOG_MAX_BYTES - self->end)
         end_locked (self);
     bool takes = !self->has_ended;
     *ret_from = self->end;

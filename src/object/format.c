@@ -648,9 +648,12 @@ static bool find_parts (const uint8_t *bytes, size_t size, FooterParts *ret_part
 
 static bool parse_plain_records (FooterParts *parts, GPtrArray *records, GError **error)
 {
-    while (parts->records.left > 0)
+    while (parts->records.left > 0) {
+        if (records->len == ECFS_RECORDS_MAX)
+            return ecfs_fail (error, EBADMSG, "the footer tells of more files than an object may have");
         if (!parse_record (&parts->records, records, error))
             return false;
+    }
     return parse_contents (&parts->contents, records, error);
 }
 

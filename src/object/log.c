@@ -93,13 +93,13 @@ bool ecfs_log_record_parse (const uint8_t *bytes, size_t size, const EcfsUuid *l
     if (from.bad)
         return ecfs_fail (error, EBADMSG, "the record is cut off");
     size_t used = ecfs_log_content_offset (&record) + record.content_bytes;
-    digest_of (log, offset, bytes, MIN (used, size), own);
-    if (memcmp (digest, own, sizeof own) != 0)
-        return ecfs_fail (error, EBADMSG, "the record fails its checksum");
     if (record.path_bytes > ECFS_LOG_PATH_MAX || memchr (record.path, 0, record.path_bytes) != NULL ||
         record.content_bytes == 0 || record.content_bytes > ECFS_LOG_FILE_MAX || record.ino > INT64_MAX ||
         record.sequence > INT64_MAX || whole_blocks (used) > size)
         return ecfs_fail (error, EBADMSG, "the record makes no sense");
+    digest_of (log, offset, bytes, used, own); /* behind the checks, which bound what is summed in vain */
+    if (memcmp (digest, own, sizeof own) != 0)
+        return ecfs_fail (error, EBADMSG, "the record fails its checksum");
     *ret_record = record;
     *ret_bytes = whole_blocks (used);
     return true;

@@ -4,13 +4,13 @@
 #include "archive/content.h"
 #include "commit/commit.h"
 #include "commit/logs.h"
+#include "object/format.h"
 #include "util/io.h"
 #include "util/sha256.h"
 
 #include <unistd.h>
 
 #define PACK_BYTES  (16u << 20)
-#define PACK_FILES  4096
 #define PATHS_BYTES (640u << 10) /* of paths of the files in a pack: its footers tell them */
 #define MOST_FILES  16384        /* that are looked at together, so that they lie in the order of their paths */
 #define SHARERS     1024
@@ -76,6 +76,12 @@ static EcfsCatalog *catalog_of (const Round *self)
 static EcfsLogs *logs_of (const Round *self)
 {
     return ecfs_archive_service (self->packing->archive, ECFS_SERVICE_LOGS);
+}
+
+static bool is_cancelled (const Round *self, GError **error)
+{
+    const atomic_bool *cancelled = self->packing->cancelled;
+    return cancelled != NULL && atomic_load (cancelled) && !ecfs_fail (error, ECANCELED, "cancelled");
 }
 
 /* What is to be packed */
@@ -251,7 +257,7 @@ static uint64_t next_offset (const Pack *self, uint64_t length)
 static bool takes (const Pack *self, const Item *item)
 {
     return self->files->len == 0 ||
-           (self->files->len < PACK_FILES && self->paths_bytes + strlen (item->path) <= PATHS_BYTES &&
+           (self->files->len < ECFS_RECORDS_MAX && self->paths_bytes + strlen (item->path) <= PATHS_BYTES &&
             next_offset (self, item->file.length) + item->file.length <= PACK_BYTES);
 }
 
@@ -264,6 +270,8 @@ static bool put_item (Pack *self, Item *item, GError **error)
     if (!read_item (self->round, item, bytes, &why)) {
         bool is_gone = why->code == ENOENT || why->code == ESTALE;
         packing->n_left += !is_gone;
+        if (!is_gone && packing->left != NULL)
+            g_array_append_val (packing->left, item->source->row->id);
         if (!is_gone)
             g_warning ("%s: it stays where it is: %s", item->path, why->message);
         g_error_free (why);
@@ -349,7 +357,7 @@ static guint pack_some (const Round *self, guint at, GError **error)
         Item *item = &g_array_index (self->items, Item, at);
         if (strcmp (item->code, first->code) != 0 || !takes (&pack, item))
             break;
-        if (!put_item (&pack, item, error))
+        if (is_cancelled (self, error) || !put_item (&pack, item, error))
             return 0;
     }
     return files->len == 0 || store (&pack, first->code, first->path, error) ? at : 0;
@@ -371,17 +379,34 @@ static bool drop_sources (const Round *self, GError **error)
     return true;
 }
 
+/* Where items of another code than that at @at begin. */
+static guint next_code (const Round *self, guint at)
+{
+    const char *code = g_array_index (self->items, Item, at).code;
+    while (at < self->items->len && strcmp (g_array_index (self->items, Item, at).code, code) == 0)
+        at++;
+    return at;
+}
+
+/* A code for which endpoints are lacking now is in no other's way; @error is the first. */
 static bool pack_all (Round *self, GError **error)
 {
+    GError *why = NULL;
     g_array_sort (self->items, by_code_and_path);
-    for (guint at = 0; at < self->items->len;) {
-        at = pack_some (self, at, error);
-        if (at == 0)
-            return false;
+    for (guint at = 0, next; at < self->items->len; at = next) {
+        g_autoptr (GError) local = NULL;
+        next = pack_some (self, at, &local);
+        if (next == 0 && why == NULL)
+            why = g_error_copy (local);
+        if (next == 0)
+            next = local->code == ECANCELED || local->code == EROFS ? self->items->len : next_code (self, at);
     }
     if (self->items->len > 0)
         ecfs_archive_stripes_changed (self->packing->archive);
-    return drop_sources (self, error);
+    bool dropped = drop_sources (self, why == NULL ? error : NULL); /* else what came first is told */
+    if (why != NULL)
+        g_propagate_error (error, why);
+    return dropped && why == NULL;
 }
 
 /* As many objects from @at on as are looked at together. Returns where the next begin; 0: error. */

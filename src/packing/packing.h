@@ -17,6 +17,7 @@ typedef struct EcfsPacking {
     const atomic_bool *cancelled; /* ends it with ECANCELED; may be NULL */
     uint64_t n_packed;            /* files that are in packs now */
     uint64_t n_left;              /* that stay where they are, since they cannot be read; the log says why */
+    GArray *left;                 /* of int64_t: the objects that these are in; NULL: nobody asks */
     uint64_t bytes;               /* of what was packed */
 } EcfsPacking;
 

@@ -79,9 +79,12 @@ static bool is_intact (const Doubt *self, const EcfsRecoverPiece *piece)
     bool intact = told.good && told.header.header_bytes == object->header_bytes &&
                   told.header.segment_bytes == object->segment_bytes &&
                   told.header.block_bytes == object->block_bytes &&
-                  ecfs_seal_equal (&told.header.seal, &object->seal) && told.footer.size == object->size &&
-                  memcmp (told.footer.object_digest, object->digest, ECFS_DIGEST_SIZE) == 0 &&
-                  ecfs_recover_told_fits (&told, self->stripe->digest);
+                  ecfs_seal_equal (&told.header.seal, &object->seal) &&
+                  (object->kind == ECFS_OBJECT_LOG
+                       ? told.header.is_log && told.footer.size >= object->size /* its records have checksums */
+                       : told.footer.size == object->size &&
+                             memcmp (told.footer.object_digest, object->digest, ECFS_DIGEST_SIZE) == 0 &&
+                             ecfs_recover_told_fits (&told, self->stripe->digest));
     ecfs_recover_told_clear (&told);
     return intact;
 }
@@ -105,7 +108,7 @@ static void add_doubts (EcfsRecovering *self, const GArray *all, const EcfsObjec
     if (from == all->len || !ecfs_uuid_equal (&g_array_index (all, EcfsRecoverPiece, from).object, &object->uuid))
         return;
     guint end = ecfs_recover_end_of_object (all, from);
-    if (end - from > ECFS_RECOVER_STRIPES_MOST || object->kind == ECFS_OBJECT_LOG) /* no copy of one is made again */
+    if (end - from > ECFS_RECOVER_STRIPES_MOST)
         return;
     for (guint i = 0; i < object->stripes->len; i++) {
         EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
@@ -126,7 +129,7 @@ static bool replace (EcfsRecovering *self, const Doubt *doubt, GError **error)
     EcfsStripeRow *stripe = doubt->stripe;
     stripe->instance = doubt->found->instance;
     stripe->endpoint = self->places[doubt->found->position].id;
-    stripe->size = doubt->found->size;
+    stripe->size = doubt->object->kind == ECFS_OBJECT_LOG ? 0 : doubt->found->size;
     self->n_exchanged++;
     return ecfs_restore_stripe (self->restore, &doubt->object->uuid, stripe, error);
 }
@@ -193,7 +196,8 @@ bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsO
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         if (stripe->index < ecfs_codec_n (codec))
-            present[stripe->index] = find_named (self, all, object, stripe) != NULL;
+            present[stripe->index] =
+                !ecfs_stripe_lacks (object, stripe, object->size) && find_named (self, all, object, stripe) != NULL;
     }
     return ecfs_codec_decodable (codec, present);
 }

@@ -120,7 +120,7 @@ static bool same_object (const EcfsRecoverTold *a, const EcfsRecoverTold *b)
            a->header.family == b->header.family && a->header.k == b->header.k &&
            a->header.segment_bytes == b->header.segment_bytes && a->header.block_bytes == b->header.block_bytes &&
            a->header.header_bytes == b->header.header_bytes && ecfs_seal_equal (&a->header.seal, &b->header.seal) &&
-           a->header.is_log == b->header.is_log &&
+           a->header.is_log == b->header.is_log && a->footer.is_pack == b->footer.is_pack &&
            (a->header.is_log || /* which grows */
             (a->footer.size == b->footer.size &&
              memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0));
@@ -172,16 +172,14 @@ static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
     return stray;
 }
 
-/* Each content that some stripe tells of is a way to have the file. What a pack has of before the journal's end, that
- * tells of it, or of its end. */
-static void add_words (const EcfsRecovering *self, EcfsStray *stray, const EcfsRecoverTold *told)
+/* Each content that some stripe tells of is a way to have the file. */
+static void add_words (EcfsStray *stray, const EcfsRecoverTold *told)
 {
     const guint n_records =
         stray->row->kind == ECFS_OBJECT_WHOLE ? MIN (told->footer.records->len, 1) : told->footer.records->len;
     for (guint i = 0; i < n_records; i++) {
         const EcfsStrayWord word = {.record = told->footer.records->pdata[i], .position = told->piece->position};
-        if (stray->row->kind != ECFS_OBJECT_PACK || word.record->generation > self->sums->sequence)
-            g_array_append_val (stray->words, word);
+        g_array_append_val (stray->words, word);
     }
 }
 
@@ -242,7 +240,7 @@ static EcfsStray *gather_alike (EcfsRecovering *self, const GArray *told, guint 
         if (!one->good || !same_object (first, one))
             continue;
         add_stripe (self, stray, one, &last);
-        add_words (self, stray, one);
+        add_words (stray, one);
         g_ptr_array_add (alike, (gpointer) one);
     }
     if (stray != NULL && first->header.is_log && !take_known (self, stray))

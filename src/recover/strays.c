@@ -29,7 +29,8 @@ typedef struct Content {
     uint32_t epoch;               /* of the newest object, as the next */
     uint64_t sequence;
     bool is_logged; /* it is in a log, and what was begun with that number came before it */
-    uint64_t begun; /* the log, then */
+    bool is_shared; /* it is in a log or a pack */
+    uint64_t begun; /* the log or the pack */
     bool whole;
     bool believed; /* what all of its objects tell of the file */
     bool forged;   /* its bytes are not what its stripes say */
@@ -243,6 +244,7 @@ static Content *content_new (const Strays *strays, const GArray *claims, guint a
             self->epoch = row->epoch;
             self->sequence = sequence;
             self->is_logged = row->kind == ECFS_OBJECT_LOG;
+            self->is_shared = row->kind != ECFS_OBJECT_WHOLE;
             self->begun = row->sequence;
         }
         fits = fits && add_elsewhere (strays, self, claim->record->elsewhere);
@@ -274,8 +276,9 @@ static void add_contents (const Strays *strays, const GArray *claims, guint at, 
 }
 
 /*
- * Whether the journal tells what became of a file since this was put into a log: it was tried and given up, as too few
- * endpoints took it, and then stored elsewhere, replaced or deleted.
+ * Whether the journal tells what became of a file since this was put into a log, and perhaps from there into a pack: it
+ * tells of the same content, or of what is newer, or of the file's end. What a log has may have been given up, too, as
+ * too few endpoints took it.
  */
 static bool is_past (const Strays *self, const Content *content)
 {
@@ -283,7 +286,7 @@ static bool is_past (const Strays *self, const Content *content)
     const uint64_t ino = content->record->ino;
     EcfsAttr attr;
     g_autoptr (GError) error = NULL;
-    if (!content->is_logged || content->epoch > recovering->journal_epoch)
+    if (!content->is_shared || content->epoch > recovering->journal_epoch)
         return false;
     if (content->epoch < recovering->journal_epoch) /* who made this journal has looked at it */
         return true;
@@ -296,10 +299,11 @@ static bool is_past (const Strays *self, const Content *content)
         return extents != NULL && ecfs_restore_emptied (recovering->restore, ino) > content->sequence;
     const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, 0);
     g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (recovering->catalog, extent->object, NULL);
-    if (object == NULL || object->epoch != content->epoch)
+    if (object == NULL || (content->is_logged && object->epoch != content->epoch))
         return false;
     uint64_t sequence = extent->generation != 0 ? extent->generation : object->sequence;
-    return sequence > content->sequence || (sequence == content->sequence && object->sequence >= content->begun);
+    return sequence > content->sequence ||
+           (sequence == content->sequence && (!content->is_logged || object->sequence >= content->begun));
 }
 
 static GPtrArray *gather_contents (const Strays *strays, const GPtrArray *all)

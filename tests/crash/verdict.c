@@ -370,7 +370,7 @@ void verdict_find (const Case *fact, Progress *progress)
     actor_close (&self.actor);
     if (!fine || !judge_catalog (&self) || !judge_damage (&self))
         return;
-    actor_open (&self.actor, fact->base); /* which works off deletions at once */
+    actor_open (&self.actor, fact->base);                  /* which works off deletions at once */
     ecfs_archive_end_repairs (self.actor.fixture.archive); /* no pack is on its way while endpoints are looked at */
     g_autoptr (GHashTable) again = actor_tree (&self.actor);
     (void) (judge_same (&self, tree, again) && judge_drained (&self)); /* the verdict says it */

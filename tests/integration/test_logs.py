@@ -1,16 +1,18 @@
 """Small files: records in logs, and packs that these become. Nothing that was closed is lost, and nothing deleted comes
 back, whatever ends when."""
 import itertools
+import json
 import os
 import random
 import shutil
 import sqlite3
 import sys
 import threading
+import time
 
 import lab
 import pytest
-from test_recover import facts, lose_journal, tree_of
+from test_recover import facts, lose_journal, recover, tree_of
 
 WHOLE, LOG, PACK = 0, 1, 2
 TOLERANCE = 2  # of rs:4+2
@@ -27,6 +29,11 @@ def objects(archive):
 
 def kinds(archive):
     return [kind for kind, _, _ in objects(archive)]
+
+
+def uuids(archive):
+    with sqlite3.connect(f"file:{archive.path}/catalog.sqlite?mode=ro", uri=True) as catalog:
+        return sorted(uuid for uuid, in catalog.execute("SELECT uuid FROM objects"))
 
 
 def log_copies(archive):
@@ -342,6 +349,27 @@ def test_dead_packs_are_packed_anew(place, archive):
     lab.until(lambda: sum(len(list(lab.stripe_files(endpoint))) for endpoint in archive.endpoints) == 0, 60, "and its stripes")
 
 
+def test_packs_that_stay_small_are_left_alone(place, archive):
+    """So many codes have one small pack each that it looks as if they were worth a larger one."""
+    packing(archive)
+    mount = place.mount(archive)
+    codes = ["rs:2+1", "rs:2+2", "rs:2+3", "rs:2+4", "rs:3+1", "rs:3+2", "rs:3+3", "rs:4+1", "rs:4+2", "rs:5+1", "ldpc:3+3",
+             "ldpc:2+3", "ldpc:3+2", "copies:5", "ldpc:2+2", "ldpc:4+2", "ldpc:2+4"]
+    for number, code in enumerate(codes):
+        directory = mount.path / str(number)
+        directory.mkdir()
+        os.setxattr(directory, "user.ecfs.code", code.encode())
+        write_files(directory, 4, seed=number)
+    await_packed(archive)
+
+    def is_quiet():
+        before = uuids(archive)
+        time.sleep(4)
+        return uuids(archive) == before
+
+    lab.until(is_quiet, 60, "nothing is packed any more")
+
+
 def test_small_packs_become_one(place, archive):
     packing(archive)
     mount = place.mount(archive)
@@ -384,6 +412,83 @@ def test_fsck_finds_a_damaged_copy_and_packs_what_it_had(place, archive, damage)
     assert kinds(archive) == [PACK]
     assert lab.run(FSCK, "--deep", "-n", archive.path, check=False).returncode == 0
     lab.assert_same_tree(before, tree_of(place, archive))
+
+
+def test_a_pack_of_nothing_is_in_no_way(place, archive):
+    """Its files went when the mount ended, and an endpoint is to have nothing any more."""
+    packing(archive)
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 20)
+    await_packed(archive)
+    archive.configure("archive", pack_after="10m")
+    mount.umount()
+    mount = place.mount(archive)
+    shutil.rmtree(mount.path / "d")
+    mount.umount()
+    assert kinds(archive) == [PACK]
+    lab.ecfs("endpoint", "drain", archive.path, archive.endpoints[0].name)
+    assert kinds(archive) == []
+
+
+def holders_of(archive, paths):
+    return [endpoint for endpoint in archive.endpoints if set(paths) & set(lab.stripe_files(endpoint))]
+
+
+def journal_ends(archive):
+    return [max((path.name for path in lab.files_below(endpoint.root / "journal")), default="") for endpoint in archive.endpoints]
+
+
+def test_a_copy_that_was_cut_does_not_pass_for_the_log(place):
+    """An endpoint that has only the beginning of a log is what is left: what else was in it is told as lost."""
+    archive = place.archive([place.sshd(name) for name in lab.NAMES], "rs:4+2", "--key", "none")
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 5)
+    archive.await_stored()
+    (paths,) = log_copies(archive).values()
+    cut, *others = holders_of(archive, paths)
+    cut.suspend()
+    ends = journal_ends(archive)
+    (mount.path / "late").write_bytes(b"only two of them have this")
+    lab.until(lambda: sum(new > old for new, old in zip(journal_ends(archive), ends)) >= 5, 60, "the journal tells of it")
+    lose_machine(archive, mount)
+    cut.resume()
+    for endpoint in others:
+        endpoint.kill()
+    with_cut = [endpoint for endpoint in archive.endpoints if endpoint not in others]
+    _, done = recover(place, with_cut, "--json", check=False)
+    assert done.returncode == 1 and json.loads(done.stdout)["lost"] == 1
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_copy_that_was_made_anew_is_found(place, is_told):
+    """Whether the journal tells of it or not."""
+    archive = place.archive([place.sshd(name) for name in lab.NAMES], "rs:4+2", "--key", "none")
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 20)
+    archive.await_stored()
+    before = lab.describe_tree(mount.path)
+    mount.umount()
+    (paths,) = log_copies(archive).values()
+    lost, *others = holders_of(archive, paths)
+    kept = {endpoint.name: place.path / f"kept-{endpoint.name}" for endpoint in archive.endpoints}
+    for endpoint in archive.endpoints:
+        shutil.copytree(endpoint.root / "journal", kept[endpoint.name])
+    for path in set(paths) & set(lab.stripe_files(lost)):
+        path.unlink()
+    away = next(endpoint for endpoint in archive.endpoints if endpoint not in (lost, *others))
+    away.kill()
+    lab.run(FSCK, "-y", archive.path, check=False)
+    assert LOG in kinds(archive), "it is packed, and no copy was made"
+    away.start()
+    shutil.rmtree(archive.path)
+    for endpoint in archive.endpoints if not is_told else ():
+        shutil.rmtree(endpoint.root / "journal")
+        shutil.copytree(kept[endpoint.name], endpoint.root / "journal")
+    for endpoint in others:
+        endpoint.kill()
+    again, told = facts(place, [endpoint for endpoint in archive.endpoints if endpoint not in others])
+    assert told["lost"] == 0
+    lab.assert_same_tree(before, tree_of(place, again))
 
 
 def test_packs_are_repaired_with_what_they_tell_of_their_files(place, archive):
