@@ -387,14 +387,15 @@ static bool make_apart (EcfsRecovering *self, uint64_t *ret_parent, GError **err
     }
 }
 
-/* Under @name, or the first of NAME-2, … that is free: files of one name may share an object. Returns the name, g_free
- * ().
- */
-static char *put_beside (EcfsRecovering *self, EcfsFoundFile *file, const char *name, GError **error)
+/* Under @name, or that with the inode's number, or the first of NAME-3, … that is free: files of one name may share an
+ * object. Returns the name, g_free (). */
+static char *put_beside (EcfsRecovering *self, EcfsFoundFile *file, const char *name, uint64_t ino, GError **error)
 {
     for (unsigned i = 1;; i++) {
         GError *reason = NULL;
-        g_autofree char *own = i == 1 ? g_strdup (name) : g_strdup_printf ("%s-%u", name, i);
+        g_autofree char *own = i == 1   ? g_strdup (name)
+                               : i == 2 ? g_strdup_printf ("%s.ino-%" PRIu64, name, ino)
+                                        : g_strdup_printf ("%s-%u", name, i);
         file->name = own;
         if (ecfs_restore_found (self->restore, file, &reason))
             return g_steal_pointer (&own);
@@ -415,7 +416,8 @@ static bool put_apart (EcfsRecovering *self, EcfsFoundFile *file, const Content 
     g_autofree char *last = g_strndup (slash == NULL ? path : slash + 1, 200);
     ecfs_uuid_text (&g_array_index (content->claims, Claim, content->claims->len - 1).stray->row->uuid, uuid);
     g_autofree char *name = g_strdup_printf ("%s.%s%s", last, uuid, content->whole ? "" : ".partial");
-    g_autofree char *own = make_apart (self, &file->parent, error) ? put_beside (self, file, name, error) : NULL;
+    g_autofree char *own =
+        make_apart (self, &file->parent, error) ? put_beside (self, file, name, content->record->ino, error) : NULL;
     if (own == NULL)
         return false;
     g_autofree char *directory = ecfs_catalog_path (self->catalog, file->parent);

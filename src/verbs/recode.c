@@ -310,7 +310,8 @@ static bool begin_objects (Recode *self, File *file, GError **error)
     for (guint i = 0; i < objects->len && !self->tally.cancelled; i++) {
         const EcfsObjectRow *object = g_ptr_array_index (objects, i);
         EcfsRecodeStep step;
-        if (!ecfs_recode_step (self->archive, object, file->code, self->what->choose != NULL, &step, error))
+        if (!ecfs_recode_step (self->archive, object, file->code,
+                               self->what->choose != NULL && object->size == attr.committed_size, &step, error))
             return false;
         packs = packs || (step.packs && !step.stays);
         if (!step.packs && !step.stays)

@@ -19,7 +19,8 @@ typedef struct EcfsRecodeStep {
     bool packs;                   /* others share it: what the file has of it goes into a pack */
 } EcfsRecodeStep;
 
-/** @code NULL: it is sealed, in the code that it has. @packs_small: a small file's own object goes into a pack, too. */
+/** @code NULL: it is sealed, in the code that it has. @packs_small: it is all of a file, and goes into a pack if it is
+ * small. */
 bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, bool packs_small,
                        EcfsRecodeStep *ret_step, GError **error);
 

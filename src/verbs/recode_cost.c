@@ -257,7 +257,8 @@ static bool add_object (Sum *self, const EcfsObjectRow *object, uint64_t file_si
 {
     EcfsRecodeStep step;
     EcfsLayout layout;
-    if (!ecfs_recode_step (self->archive, object, self->code, self->choose != NULL, &step, error))
+    if (!ecfs_recode_step (self->archive, object, self->code, self->choose != NULL && object->size == file_size, &step,
+                           error))
         return false;
     if (step.stays)
         return true;

@@ -159,3 +159,23 @@ def test_a_policy_comes_back_without_the_machine(place, archive):
     assert code_of(again, "/d/file") == "rs:4+2"
     mount = place.mount(again)
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
+
+
+def test_a_file_with_holes_moves_once(place):
+    """Its object is as small as those that are packed, but no other file can have a part of that."""
+    archive = place.archive(place.directories(), "copies:3")
+    archive.configure("archive", policy="cold=rs:4+2 after=30d")
+    mount = place.mount(archive)
+    path = mount.path / "holes"
+    write(path, os.urandom(4_000))
+    with open(path, "r+b") as file:
+        file.truncate(200_000)
+        file.seek(100_000)
+        file.write(WRITTEN[path])
+    WRITTEN[path] += bytes(96_000) + WRITTEN[path] + bytes(96_000)
+    then = time.time() - 100 * DAY
+    os.utime(path, (then, then))
+    archive.await_stored()
+    policy(archive)
+    assert json.loads(policy(archive, "-n", "--json").stdout)["files_recoded"] == 0
+    assert_content(mount)
