@@ -106,7 +106,7 @@ def parse_options():
     parser.add_argument("--systems", type=comma_list(str, KINDS), default=DEFAULT_KINDS, metavar="SYSTEM,...",
                         help=f"of {','.join(KINDS)}; default all but sftp")
     parser.add_argument("--works", type=comma_list(str, WORKS), default=[], metavar="WORK,...",
-                        help=f"of {','.join(WORKS)}; default all but \"paced in\", fsck and recover, and only all are verified")
+                        help=f"of {','.join(WORKS)}; default all but \"paced in\", \"rm -r\", fsck and recover, and only all are verified")
     parser.add_argument("--transport", choices=["auto", "openssh", "libssh2"], default="auto",
                         help="of ecfs over sftp; auto, the default, is openssh here")
     parser.add_argument("--mount-options", type=lambda text: text.split(":"), default=[""], metavar="LIST:...",

@@ -99,6 +99,7 @@ class System:
 
 class Directory(System):
     """Programs work in self.path."""
+    more_works = ["rm -r"]
 
     def __init__(self, name, base, sources):
         super().__init__(name, base, sources)
@@ -133,6 +134,10 @@ class Directory(System):
 
     def do_small_out(self):
         return measure.run_program(f"cat {self.path}/small/* > /dev/null")
+
+    def do_rm_r(self):
+        """Of what rsync stored."""
+        return measure.run_program(f"rm -r {self.path}/again")
 
     def do_find(self):
         return measure.run_program(f"find {self.path} -ls > /dev/null")
@@ -248,7 +253,7 @@ def unmount(system):
 
 class EcfsMount(Directory):
     """An archive over servers, or over directories where there are none, through the mount."""
-    more_works = ["paced in"]
+    more_works = ["paced in", "rm -r"]
 
     def __init__(self, name, base, sources, code, servers, mount_options=""):
         super().__init__(name, base, sources)
