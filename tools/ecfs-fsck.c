@@ -152,7 +152,11 @@ static void print_file (JsonObject *finding)
     const char *result = tool_text (finding, "result");
     g_autofree char *path = tool_printable (tool_text (finding, "path"));
     g_autofree char *reason = tool_printable (tool_text (finding, "reason"));
-    printf ("%s: ", path);
+    const int64_t n_files = tool_number (finding, "files");
+    if (n_files > 1)
+        printf ("%s and %" PRIi64 " small file%s with it: ", path, n_files - 1, n_files == 2 ? "" : "s");
+    else
+        printf ("%s: ", path);
     print_stripes (finding);
     for (size_t i = 0; i < G_N_ELEMENTS (results); i++)
         if (strcmp (result, results[i].result) == 0)

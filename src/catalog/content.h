@@ -196,6 +196,8 @@ bool ecfs_catalog_pack_end (EcfsCatalog *self, const EcfsUuid *pack, int64_t int
 bool ecfs_catalog_drop_unused (EcfsCatalog *self, const EcfsUuid *object, bool *ret_gone, GError **error);
 /** How many bytes of an object files have. */
 bool ecfs_catalog_live_bytes (EcfsCatalog *self, int64_t object, uint64_t *ret_bytes, GError **error);
+/** How many files have something of an object. */
+bool ecfs_catalog_object_files (EcfsCatalog *self, int64_t object, uint64_t *ret_n_files, GError **error);
 /** Packs with row ids above @after of which at least @percent may be nobody's any more, at most @max; GArray of
  * int64_t. What is noted of that may be too much: ecfs_catalog_live_bytes () tells. */
 GArray *ecfs_catalog_dead_packs (EcfsCatalog *self, int64_t after, unsigned percent, size_t max, GError **error);

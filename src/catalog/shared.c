@@ -174,6 +174,15 @@ bool ecfs_catalog_live_bytes (EcfsCatalog *self, int64_t object, uint64_t *ret_b
     return true;
 }
 
+bool ecfs_catalog_object_files (EcfsCatalog *self, int64_t object, uint64_t *ret_n_files, GError **error)
+{
+    int64_t n_files = 0;
+    if (READ (self, QUERY_NUMBER (self, EXTENT_FILES, &n_files, error, INT (object))) < 0)
+        return false;
+    *ret_n_files = (uint64_t) n_files;
+    return true;
+}
+
 int ecfs_shared_drop_unused (EcfsCatalog *self, const EcfsUuid *object, GError **error)
 {
     int found;

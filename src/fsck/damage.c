@@ -87,6 +87,14 @@ static EcfsObjectRow *object_now (EcfsFsckRun *self, int64_t object, GError **er
     return now;
 }
 
+/* A log or pack of which no file has anything is on its way out, and nobody misses its stripes. */
+static bool is_needed (const EcfsFsckRun *self, const EcfsObjectRow *now)
+{
+    uint64_t n_files;
+    return now->kind == ECFS_OBJECT_WHOLE ||
+           !ecfs_catalog_object_files (ecfs_archive_catalog (self->archive), now->id, &n_files, NULL) || n_files > 0;
+}
+
 /* Of what was spooled about an object, what is still so. 1; 0: nothing, or it makes no sense; -1. To be cleared. */
 static int load_damage (EcfsFsckRun *self, const EcfsUuid *uuid, int64_t object, EcfsDamage *ret_damage, GError **error)
 {
@@ -95,7 +103,8 @@ static int load_damage (EcfsFsckRun *self, const EcfsUuid *uuid, int64_t object,
     ret_damage->object = object;
     g_autoptr (EcfsObjectRow) now = object_now (self, object, &why);
     g_autoptr (GArray) faults = why != NULL ? NULL : ecfs_spool_faults (self->spool, uuid, &why);
-    const EcfsCodec *codec = now == NULL ? NULL : ecfs_archive_codec (self->archive, now->code, NULL);
+    const EcfsCodec *codec =
+        now == NULL || !is_needed (self, now) ? NULL : ecfs_archive_codec (self->archive, now->code, NULL);
     if (faults == NULL) {
         g_propagate_error (error, why);
         return -1;

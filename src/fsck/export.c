@@ -10,6 +10,7 @@
 
 #define LIST_NAME   "unreadable.txt"
 #define RANGES_TOLD 1000 /* of each file */
+#define SHARERS     1024 /* that are looked up at once */
 
 typedef struct Export {
     EcfsFsckRun *run;
@@ -161,17 +162,41 @@ static bool export_file (Export *self, uint64_t ino, GError **error)
     return good;
 }
 
+static bool export_once (Export *self, uint64_t ino, GError **error)
+{
+    return !g_hash_table_add (self->done, g_memdup2 (&ino, sizeof ino)) || export_file (self, ino, error);
+}
+
+/* The file whose object it is, or all that share it; none, where they were deleted meanwhile. */
+static bool export_files (Export *self, int64_t object, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->run->archive);
+    uint64_t ino, after = 0;
+    if (!ecfs_catalog_object_file (catalog, object, &ino, NULL))
+        return true;
+    if (!export_once (self, ino, error))
+        return false;
+    for (bool more = true; more;) {
+        g_autoptr (GArray) sharers = ecfs_catalog_sharers (catalog, object, after, SHARERS, error);
+        for (guint i = 0; sharers != NULL && i < sharers->len; i++) {
+            after = g_array_index (sharers, EcfsSharer, i).ino;
+            if (!export_once (self, after, error))
+                return false;
+        }
+        if (sharers == NULL)
+            return false;
+        more = sharers->len == SHARERS;
+    }
+    return true;
+}
+
 static bool export_all (Export *self, GError **error)
 {
     EcfsSpoolDamage one = {.urgency = INT_MIN};
     int found;
     while ((found = ecfs_spool_next_damage (self->run->spool, &one, error)) == 1 && one.urgency < 0) {
-        uint64_t ino;
         self->run->progress.n_done++;
-        if (!ecfs_catalog_object_file (ecfs_archive_catalog (self->run->archive), one.object, &ino,
-                                       NULL)) /* deleted meanwhile */
-            continue;
-        if (g_hash_table_add (self->done, g_memdup2 (&ino, sizeof ino)) && !export_file (self, ino, error))
+        if (!export_files (self, one.object, error))
             return false;
     }
     return found >= 0;

@@ -77,7 +77,10 @@ char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, Ecf
     JsonObject *object = json_object_new ();
     g_autofree char *path = path_of (archive, damage->object);
     json_object_set_string_member (object, "about", "file");
+    uint64_t n_files = 1;
+    (void) ecfs_catalog_object_files (ecfs_archive_catalog (archive), damage->object, &n_files, NULL); /* else one */
     put_bytes (object, "path", path);
+    json_object_set_int_member (object, "files", (int64_t) n_files);
     json_object_set_int_member (object, "object", damage->object);
     json_object_set_int_member (object, "guarantee", damage->guarantee);
     json_object_set_string_member (object, "result", results[result]);

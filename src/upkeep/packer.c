@@ -42,6 +42,15 @@ static EcfsLogs *logs_of (const EcfsPacker *self)
     return ecfs_archive_service (self->archive, ECFS_SERVICE_LOGS);
 }
 
+static void tell (EcfsPacker *self, const GError *error)
+{
+    if (g_error_matches (error, ECFS_ERROR, ECANCELED) || g_strcmp0 (self->failure, error->message) == 0)
+        return;
+    g_warning ("small files stay as they are, and are packed later: %s", error->message);
+    g_free (self->failure);
+    self->failure = g_strdup (error->message);
+}
+
 /* What is to be packed */
 
 /* What the logs that have ended hold. */
@@ -67,11 +76,26 @@ static bool is_resting (const EcfsPacker *self, int64_t object)
     return until_us != NULL && ecfs_now_us () < *until_us;
 }
 
+/* What it was given came to nothing. */
+static void drop_empty (EcfsPacker *self, const EcfsObjectRow *log)
+{
+    bool gone = false;
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_catalog_drop_unused (ecfs_archive_catalog (self->archive), &log->uuid, &gone, &error))
+        tell (self, error);
+    if (gone)
+        ecfs_logs_forget (logs_of (self), &log->uuid);
+}
+
 static void add_loose (EcfsPacker *self, int64_t id, Loose *loose)
 {
     g_autoptr (EcfsObjectRow) log = ecfs_catalog_object (ecfs_archive_catalog (self->archive), id, NULL);
     if (log == NULL || is_resting (self, id) || ecfs_logs_is_open (logs_of (self), &log->uuid))
         return;
+    if (log->size == 0) {
+        drop_empty (self, log);
+        return;
+    }
     g_array_append_val (loose->logs, id);
     loose->bytes += log->size;
     loose->is_endangered = loose->is_endangered || is_endangered (self->archive, log);
@@ -178,15 +202,6 @@ static GArray *find_due (EcfsPacker *self, GError **error)
 }
 
 /* Rounds */
-
-static void tell (EcfsPacker *self, const GError *error)
-{
-    if (g_error_matches (error, ECFS_ERROR, ECANCELED) || g_strcmp0 (self->failure, error->message) == 0)
-        return;
-    g_warning ("small files stay as they are, and are packed later: %s", error->message);
-    g_free (self->failure);
-    self->failure = g_strdup (error->message);
-}
 
 static void let_rest (EcfsPacker *self, const GArray *objects)
 {

@@ -414,6 +414,41 @@ def test_fsck_finds_a_damaged_copy_and_packs_what_it_had(place, archive, damage)
     lab.assert_same_tree(before, tree_of(place, archive))
 
 
+def test_all_files_of_a_lost_pack_are_named(place, archive):
+    """Too little of it is left: how many files that are is told, and each is exported and listed."""
+    packing(archive)
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 30)
+    await_packed(archive)
+    before = lab.describe_tree(mount.path)
+    mount.umount()
+    for path, _ in stripes_by_kind(archive, PACK)[:TOLERANCE + 1]:
+        path.unlink()
+    target = place.path / "rescued"
+    found = lab.run(FSCK, "-n", "--export", target, archive.path, check=False)
+    assert "and 29 small files with it: " in found.stdout, found.stdout
+    listed = (target / "unreadable.txt").read_text()
+    assert listed.count("file ") > 1
+    mount = place.mount(archive)
+    for path, digest in contents(before).items():
+        if path in listed:
+            assert (target / path).exists()
+        else:  # it lies in stripes that are there
+            assert lab.digest(mount.path / path) == digest, path
+
+
+def test_nobody_misses_what_no_file_has(place, archive):
+    """All files of a log went, and then a copy of it."""
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 5)
+    shutil.rmtree(mount.path / "d")
+    mount.umount()
+    assert kinds(archive) == [LOG]
+    path, _ = stripes_by_kind(archive, LOG)[0]
+    path.unlink()
+    assert lab.run(FSCK, "-n", archive.path, check=False).returncode == 0
+
+
 def test_a_pack_of_nothing_is_in_no_way(place, archive):
     """Its files went when the mount ended, and an endpoint is to have nothing any more."""
     packing(archive)
