@@ -2,6 +2,7 @@
 or, where there is a round trip, lab-proxy in front of each server."""
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from typing import NamedTuple
@@ -9,6 +10,15 @@ from typing import NamedTuple
 import lab
 
 MARK = "ECFS_BENCH_NAMESPACE"
+
+
+def need_privileges(bench):
+    """Ends the program where it cannot do what it is for."""
+    if os.geteuid() != 0:
+        sys.exit(f"{bench}: only root can mount, empty the page cache and limit links")
+    for program, package in (("tc", "iproute2"), ("unshare", "util-linux")):
+        if not shutil.which(program):
+            sys.exit(f"{bench}: there is no {program}: apt install {package}")
 
 
 def enter_namespace():

@@ -145,11 +145,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default 3, each with another server")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("tests/bench/nodes: only root can mount and limit links")
-    for program, package in (("tc", "iproute2"), ("unshare", "util-linux")):
-        if not shutil.which(program):
-            sys.exit(f"tests/bench/nodes: there is no {program}: apt install {package}")
+    links.need_privileges("tests/bench/nodes")
     links.enter_namespace()
     base = Path(tempfile.mkdtemp(prefix="ecfs-nodes-", dir="/dev/shm"))
     try:

@@ -9,7 +9,6 @@ Needs what tests/bench/mount needs: root, a build in ./build or ECFS_BUILD, sshd
 """
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -111,11 +110,7 @@ def show(options, rows):
 
 def main():
     options = parse_options()
-    if os.geteuid() != 0:
-        sys.exit("tests/bench/twin: only root can mount, empty the page cache and limit links")
-    for program, package in (("tc", "iproute2"), ("unshare", "util-linux")):
-        if not shutil.which(program):
-            sys.exit(f"tests/bench/twin: there is no {program}: apt install {package}")
+    links.need_privileges("tests/bench/twin")
     links.enter_namespace()
     base = Path(tempfile.mkdtemp(prefix="ecfs-twin-", dir="/dev/shm"))
     try:
