@@ -62,10 +62,10 @@ bool ecfs_lineage_confirm (EcfsLineage *self, size_t position);
 /**
  * Reads the markers, all at once: whether what is at the endpoints that are flagged in @stored stays the archive's, and
  * so many have it and so many others have answered that whoever recovers it finds it. ESTALE: it may not stay, and why;
- * EAGAIN: too few have answered. *ret_n_good: how many have it.
+ * EAGAIN: too few have answered or have it.
  */
 bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t n_endpoints,
-                                  bool (*goes_on) (void *user), void *user, size_t *ret_n_good, GError **error);
+                                  bool (*goes_on) (void *user), void *user, GError **error);
 /**
  * Reads the markers: whether what this process has changed is in the newest copy, as far as the endpoints that answer
  * know. ESTALE: somebody else has a newer one, without these changes.

@@ -84,13 +84,14 @@ bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position)
 }
 
 /* Whether what is @stored is there to stay, by markers that were asked for at @since_us or later. *ret_pending: more of
- * them may come. *ret_n_good: how many have it. */
+ * them may come. *ret_n_good: how many have it; *ret_n_heard: how many have answered. */
 static bool is_confirmed_locked (EcfsLineage *self, const bool *stored, size_t n_endpoints, int64_t since_us,
-                                 bool *ret_pending, size_t *ret_n_good) ECFS_REQUIRES (self->lock)
+                                 bool *ret_pending, size_t *ret_n_good, size_t *ret_n_heard)
+    ECFS_REQUIRES (self->lock)
 {
-    size_t n_copies = ecfs_archive_journal_copies (self->archive), n_heard = 0;
+    size_t n_copies = ecfs_archive_journal_copies (self->archive);
     EcfsWeights sum = ecfs_lineage_weigh_locked (self, since_us);
-    *ret_n_good = 0;
+    *ret_n_good = *ret_n_heard = 0;
     *ret_pending = false;
     for (size_t i = 0; i < n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
@@ -98,26 +99,26 @@ static bool is_confirmed_locked (EcfsLineage *self, const bool *stored, size_t n
         if (!ecfs_lineage_is_asked (endpoint))
             continue;
         bool heard = ecfs_lineage_has_answered (witness, since_us);
-        n_heard += heard;
+        *ret_n_heard += heard;
         *ret_n_good += heard && stored[i] && !witness->is_newer &&
                        !ecfs_lineage_is_claimed_locked (self, witness, ecfs_lineage_clock_us ());
         *ret_pending = *ret_pending || (!heard && !ecfs_endpoint_is_down (endpoint->endpoint) &&
                                         (witness->n_asked > 0 || witness->asked_us < since_us));
     }
-    return *ret_n_good >= n_copies && n_heard + n_copies > sum.n_all && !self->is_stale &&
+    return *ret_n_good >= n_copies && *ret_n_heard + n_copies > sum.n_all && !self->is_stale &&
            !ecfs_lineage_counts (self, sum.n_newer + sum.n_claimed, sum.n_silent);
 }
 
 bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t n_endpoints,
-                                  bool (*goes_on) (void *user), void *user, size_t *ret_n_good, GError **error)
+                                  bool (*goes_on) (void *user), void *user, GError **error)
 {
+    size_t n_good = 0, n_heard = 0;
     int64_t since_us = ecfs_lineage_clock_us (), deadline_us = ecfs_now_us () + CONFIRM_US;
     bool pending = true, confirmed = false, on = true;
-    *ret_n_good = 0;
     while (!confirmed && pending && on && ecfs_now_us () < deadline_us) {
         ecfs_lineage_ask_since (self, since_us);
         ecfs_mutex_lock (&self->lock);
-        confirmed = is_confirmed_locked (self, stored, n_endpoints, since_us, &pending, ret_n_good);
+        confirmed = is_confirmed_locked (self, stored, n_endpoints, since_us, &pending, &n_good, &n_heard);
         if (!confirmed && pending && !self->is_stale)
             (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + G_USEC_PER_SEC / 2);
         pending = pending && !self->is_stale;
@@ -128,7 +129,11 @@ bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t 
         return true;
     g_autofree char *trouble = ecfs_lineage_trouble (self);
     return trouble != NULL ? ecfs_fail (error, ESTALE, "%s", trouble)
-                           : ecfs_fail (error, EAGAIN, "too few endpoints confirm it");
+                           : ecfs_fail (error, EAGAIN,
+                                        "%zu endpoints have answered and %zu of them have the journal up to now; it "
+                                        "takes %u that have it, and so many answers that no newer copy of the archive "
+                                        "can hide behind the others",
+                                        n_heard, n_good, ecfs_archive_journal_copies (self->archive));
 }
 
 /* Whether enough have answered since, or no more will. */

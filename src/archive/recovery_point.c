@@ -46,7 +46,7 @@ bool ecfs_archive_has_journal (const EcfsArchiveEndpoint *endpoint)
 bool ecfs_archive_confirm_journal (EcfsArchive *self, GError **error)
 {
     int64_t now_us = ecfs_now_us ();
-    size_t n_good, n_endpoints = ecfs_archive_n_endpoints (self);
+    size_t n_endpoints = ecfs_archive_n_endpoints (self);
     uint64_t sequence = ecfs_catalog_sequence (self->catalog);
     g_autofree bool *stored = g_new0 (bool, n_endpoints + 1);
     g_autoptr (GArray) places = ecfs_catalog_journal_places (self->catalog, error);
@@ -63,7 +63,7 @@ bool ecfs_archive_confirm_journal (EcfsArchive *self, GError **error)
         self->lineage = ecfs_lineage_new (self);
     ecfs_lineage_ask (self->lineage);
     return ecfs_lineage_await (self->lineage, now_us + FIRST_US, now_us + SURE_US, error) &&
-           ecfs_lineage_confirm_stored (self->lineage, stored, n_endpoints, NULL, NULL, &n_good, error);
+           ecfs_lineage_confirm_stored (self->lineage, stored, n_endpoints, NULL, NULL, error);
 }
 
 bool ecfs_archive_confirm_newest (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error)

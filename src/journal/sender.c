@@ -584,19 +584,16 @@ static bool fail_stored (EcfsJournalSender *self, uint64_t sequence, GError **er
 static bool confirm (EcfsJournalSender *self, uint64_t sequence, bool (*goes_on) (void *user), void *user,
                      GError **error)
 {
-    size_t n_good, n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
     g_autofree bool *stored = g_new0 (bool, n_endpoints + 1);
     ecfs_mutex_lock (&self->lock);
     for (size_t i = 0; i < MIN (n_endpoints, self->n_lanes); i++)
         stored[i] =
             ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, i)) && self->lanes[i].seen >= sequence;
     ecfs_mutex_unlock (&self->lock);
-    if (ecfs_lineage_confirm_stored (self->lineage, stored, n_endpoints, goes_on, user, &n_good, error))
+    if (ecfs_lineage_confirm_stored (self->lineage, stored, n_endpoints, goes_on, user, error))
         return true;
-    return ecfs_prefix (error,
-                        "the journal up to now is confirmed by %zu endpoints, and has to be by %u: without this "
-                        "machine the names of the newest files would be lost",
-                        n_good, ecfs_archive_journal_copies (self->archive));
+    return ecfs_prefix (error, "without this machine the names of the newest files could be lost");
 }
 
 /* One try. *ret_goes_on as await_stored () sets it; false without an error: it came to nothing. */

@@ -102,6 +102,7 @@ def test_what_may_come_back_is_not_given_up_for_less(place):
     mount = place.mount(archive)
     for endpoint in later:
         endpoint.kill()
+    lab.until(lambda: n_down(archive) == 3, 60, "they are missed")
     expected = lab.write_pattern(mount.path / "file", 2 * MIB, 1)
     lab.ecfs("wait", mount.path, check=False)  # else what is late comes after all
     old = objects(archive)

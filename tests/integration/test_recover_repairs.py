@@ -16,8 +16,10 @@ def fsck(archive, *arguments):
 
 
 def filled(place):
-    """An archive over directories, and its source, all stored and in the journal."""
+    """An archive over directories, and its source, all stored and in the journal: each file an object of its own, as
+    logs are packed when it suits them, and leave copies that wait for their deletion."""
     archive = place.archive(place.directories())
+    archive.configure("archive", small_file="0")
     source = place.path / "source"
     source.mkdir()
     for number in range(6):
