@@ -18,7 +18,7 @@ KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 s
 DEFAULT_KINDS = [kind for kind in KINDS if kind != "sftp"]
 WITH_LINKS = {"sshfs", "sftp", "mover-libssh2", "mover-openssh", "mover-files", "sftp-mount", "sftp-put"}
 TOUCHED = 5 / 2  # times the large file: what its stripes, staging and copy take in memory
-WARM = {"in", "paced in", "cp -r", "rsync -a", "rm -r"}  # all else begins with an empty page cache
+WARM = {"in", "paced in", "cp -r", "8 at a time", "rsync -a", "rm -r"}  # all else begins with an empty page cache
 MOUNTS = {"sftp-mount", "file-mount"}
 VERBS = {"sftp-put", "file-put"}
 FIRST_BYTES = 3  # in each round

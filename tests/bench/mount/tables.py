@@ -5,7 +5,7 @@ import systems
 GIB = 1 << 30
 PUBLISHED_LOSSES = {1: "0.92", 2: "0.84", 3: "0.74"}  # Gaidioz et al. 2006, 500 MB
 TO_NULL = " to null"  # behind works that keep nothing, as movers and readers of mounts do
-SMALL_WORKS = ["first byte", "random 64 KiB", "cp -r", "rsync -a", "small out", "find", "rm -r"]
+SMALL_WORKS = ["first byte", "random 64 KiB", "cp -r", "8 at a time", "rsync -a", "small out", "find", "rm -r"]
 
 
 def ratio(value, base):
