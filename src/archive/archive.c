@@ -3,6 +3,7 @@
 #include "archive/archive_priv.h"
 #include "archive/key_losses.h"
 #include "archive/keys.h"
+#include "archive/shared_readers.h"
 #include "archive/sightings.h"
 #include "object/placement.h"
 #include "util/io.h"
@@ -224,6 +225,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     atomic_init (&self->read_us, INT64_MIN / 2);
     atomic_init (&self->n_storing, 0);
     self->sightings = ecfs_sightings_new ();
+    self->shared_readers = ecfs_shared_readers_new (self);
     self->former_shares = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_key_shares_free);
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
@@ -306,6 +308,7 @@ void ecfs_archive_end (EcfsArchive *self)
 {
     ecfs_lineage_end (self->lineage);
     ecfs_archive_begin_stop (self);
+    ecfs_shared_readers_stop (self->shared_readers);
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
@@ -330,6 +333,7 @@ void ecfs_archive_close (EcfsArchive *self)
     }
     g_free (self->endpoints);
     ecfs_transfer_free (self->transfer);
+    ecfs_shared_readers_free (self->shared_readers);
     ecfs_sightings_free (self->sightings);
     ecfs_read_log_free (self->read_log);
     g_autoptr (GError) error = NULL;

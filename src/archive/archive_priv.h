@@ -24,20 +24,21 @@ struct EcfsArchive {
      * number twice takes it once. Immutable below that. */
     EcfsArchiveEndpoint *endpoints;
     atomic_size_t n_endpoints;
-    EcfsTransferPool *transfer;      /* immutable */
-    EcfsReadLog *read_log;           /* immutable */
-    EcfsWorkers *commits;            /* between start and stop */
-    EcfsWorkers *streams;            /* the same for content that is still being written; NULL when readonly */
-    EcfsWorkers *puts;               /* the same for content that is not staged; NULL when readonly */
-    EcfsLineage *lineage;            /* from start on; NULL when readonly, until it is wanted */
-    EcfsSightings *sightings;        /* immutable */
-    void *services[ECFS_N_SERVICES]; /* of the rooms above, each set by its own */
-    _Atomic int64_t read_us;         /* when content was read last */
-    atomic_uint n_storing;           /* attempts under way to store new content */
-    atomic_uint n_objects;           /* made, from any number on */
-    atomic_uint n_stripe_changes;    /* times that an object got other stripes than it had; wraps around */
-    atomic_bool stopping;            /* attempts end with ECANCELED */
-    atomic_bool knows_codes;         /* those in use are in codes */
+    EcfsTransferPool *transfer;        /* immutable */
+    EcfsReadLog *read_log;             /* immutable */
+    EcfsWorkers *commits;              /* between start and stop */
+    EcfsWorkers *streams;              /* the same for content that is still being written; NULL when readonly */
+    EcfsWorkers *puts;                 /* the same for content that is not staged; NULL when readonly */
+    EcfsLineage *lineage;              /* from start on; NULL when readonly, until it is wanted */
+    EcfsSightings *sightings;          /* immutable */
+    EcfsSharedReaders *shared_readers; /* immutable */
+    void *services[ECFS_N_SERVICES];   /* of the rooms above, each set by its own */
+    _Atomic int64_t read_us;           /* when content was read last */
+    atomic_uint n_storing;             /* attempts under way to store new content */
+    atomic_uint n_objects;             /* made, from any number on */
+    atomic_uint n_stripe_changes;      /* times that an object got other stripes than it had; wraps around */
+    atomic_bool stopping;              /* attempts end with ECANCELED */
+    atomic_bool knows_codes;           /* those in use are in codes */
 
     EcfsMutex adding;       /* one endpoint at a time; outer to the next two */
     EcfsMutex snapshotting; /* one snapshot at a time: what another takes looks superfluous to who tidies up */

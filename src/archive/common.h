@@ -25,6 +25,7 @@
 
 typedef struct EcfsLineage EcfsLineage;
 typedef struct EcfsSightings EcfsSightings;
+typedef struct EcfsSharedReaders EcfsSharedReaders;
 
 /* What runs on an open archive and belongs to a room above, which starts and ends it. */
 typedef enum EcfsService {

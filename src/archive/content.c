@@ -1,6 +1,7 @@
 #include "archive/content.h"
 
 #include "archive/archive_priv.h"
+#include "archive/shared_readers.h"
 #include "archive/sightings.h"
 #include "object/liars.h"
 
@@ -12,7 +13,8 @@
 /* One object of the file, with its reader, made when it is first needed. */
 typedef struct Part {
     EcfsObjectRow *object;
-    EcfsReader *reader; /* guarded by content's lock */
+    EcfsReader *reader;       /* guarded by content's lock, as the next */
+    EcfsSharedReader *shared; /* whose it is; NULL: our own */
 } Part;
 
 struct EcfsContent {
@@ -84,7 +86,9 @@ static void content_free (EcfsContent *self)
 {
     for (guint i = 0; i < self->parts->len; i++) {
         Part *part = &g_array_index (self->parts, Part, i);
-        ecfs_reader_close (part->reader);
+        if (part->shared == NULL)
+            ecfs_reader_close (part->reader);
+        ecfs_shared_reader_unref (part->shared);
         ecfs_archive_unpin (self->archive, &part->object->uuid);
         ecfs_object_row_free (part->object);
     }
@@ -170,17 +174,6 @@ void ecfs_content_unref (EcfsContent *self)
         content_free (self);
 }
 
-static bool same_stripes (const EcfsObjectRow *a, const EcfsObjectRow *b)
-{
-    bool same = a->stripes->len == b->stripes->len && strcmp (a->code, b->code) == 0;
-    for (guint i = 0; same && i < a->stripes->len; i++) {
-        const EcfsStripeRow *x = &g_array_index (a->stripes, EcfsStripeRow, i);
-        const EcfsStripeRow *y = &g_array_index (b->stripes, EcfsStripeRow, i);
-        same = x->index == y->index && x->instance == y->instance && x->endpoint == y->endpoint;
-    }
-    return same;
-}
-
 bool ecfs_content_is_current (EcfsContent *self)
 {
     unsigned now = atomic_load (&self->archive->n_stripe_changes);
@@ -189,7 +182,8 @@ bool ecfs_content_is_current (EcfsContent *self)
     for (guint i = 0; i < self->parts->len; i++) {
         const EcfsObjectRow *object = g_array_index (self->parts, Part, i).object;
         g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (self->archive->catalog, object->id, NULL);
-        if (row != NULL && !same_stripes (object, row)) /* what the catalog has not any more stays as it is, pinned */
+        if (row != NULL &&
+            !ecfs_object_same_stripes (object, row)) /* what the catalog has not any more stays as it is, pinned */
             return false;
     }
     atomic_store (&self->seen, now);
@@ -362,6 +356,15 @@ static bool is_whole (const EcfsContent *self, guint index)
     return bytes == ecfs_content_object (self, index)->size;
 }
 
+/* Whether other files' readers do as well: what is read ahead may be of any file, and from any stripe. */
+static bool may_share (const EcfsContent *self, const EcfsObjectRow *object)
+{
+    bool may = object->kind != ECFS_OBJECT_WHOLE && self->without == NULL && !self->passes_over;
+    for (guint i = 0; may && i < object->stripes->len; i++)
+        may = !ecfs_stripe_lacks (object, &g_array_index (object->stripes, EcfsStripeRow, i), object->size);
+    return may;
+}
+
 /* Copies of a log that end before what the content has of it. */
 static void flag_cut (const EcfsContent *self, guint index, bool *ret_left_out)
 {
@@ -378,22 +381,32 @@ static void flag_cut (const EcfsContent *self, guint index, bool *ret_left_out)
     }
 }
 
-static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
+static EcfsReader *own_reader (const EcfsContent *self, guint index, GError **error)
 {
     bool left_out[ECFS_CODEC_MAX_N] = {false};
+    const EcfsObjectRow *object = ecfs_content_object (self, index);
+    if (self->without != NULL)
+        flag_left_out (self, object, left_out);
+    flag_cut (self, index, left_out);
+    EcfsReader *reader = make_reader (self->archive, object, left_out,
+                                      self->passes_over       ? only_tell_trouble
+                                      : self->without != NULL ? note_trouble
+                                                              : tell_trouble,
+                                      error);
+    if (reader != NULL && self->expects_all && is_whole (self, index))
+        ecfs_reader_expect_all (reader);
+    return reader;
+}
+
+static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
+{
     ecfs_mutex_lock (&self->lock);
     Part *part = &g_array_index (self->parts, Part, index);
-    if (part->reader == NULL) {
-        if (self->without != NULL)
-            flag_left_out (self, part->object, left_out);
-        flag_cut (self, index, left_out);
-        part->reader = make_reader (self->archive, part->object, left_out,
-                                    self->passes_over       ? only_tell_trouble
-                                    : self->without != NULL ? note_trouble
-                                                            : tell_trouble,
-                                    error);
-        if (part->reader != NULL && self->expects_all && is_whole (self, index))
-            ecfs_reader_expect_all (part->reader);
+    if (part->reader == NULL && may_share (self, part->object)) {
+        part->shared = ecfs_shared_readers_get (self->archive->shared_readers, part->object, error);
+        part->reader = part->shared == NULL ? NULL : ecfs_shared_reader (part->shared);
+    } else if (part->reader == NULL) {
+        part->reader = own_reader (self, index, error);
     }
     EcfsReader *reader = part->reader;
     ecfs_mutex_unlock (&self->lock);

@@ -80,6 +80,8 @@ static inline bool ecfs_stripe_lacks (const EcfsObjectRow *object, const EcfsStr
 
 EcfsObjectRow *ecfs_object_row_new (void);
 EcfsObjectRow *ecfs_object_row_copy (const EcfsObjectRow *row);
+/** Whether they are the same stripes at the same endpoints, in the same code. */
+bool ecfs_object_same_stripes (const EcfsObjectRow *a, const EcfsObjectRow *b);
 /** Whether two objects have the same content, as far as their digests tell: what is enciphered is another each time. */
 bool ecfs_object_same_content (const EcfsObjectRow *a, const EcfsObjectRow *b);
 void ecfs_object_row_free (EcfsObjectRow *row);

@@ -16,6 +16,17 @@ EcfsObjectRow *ecfs_object_row_copy (const EcfsObjectRow *row)
     return copy;
 }
 
+bool ecfs_object_same_stripes (const EcfsObjectRow *a, const EcfsObjectRow *b)
+{
+    bool same = a->stripes->len == b->stripes->len && strcmp (a->code, b->code) == 0;
+    for (guint i = 0; same && i < a->stripes->len; i++) {
+        const EcfsStripeRow *x = &g_array_index (a->stripes, EcfsStripeRow, i);
+        const EcfsStripeRow *y = &g_array_index (b->stripes, EcfsStripeRow, i);
+        same = x->index == y->index && x->instance == y->instance && x->endpoint == y->endpoint;
+    }
+    return same;
+}
+
 bool ecfs_object_same_content (const EcfsObjectRow *a, const EcfsObjectRow *b)
 {
     const bool a_clear = a->seal.kind == ECFS_SEAL_NONE, b_clear = b->seal.kind == ECFS_SEAL_NONE;

@@ -8,6 +8,7 @@
 
 #define SEQUENTIAL_SLACK (4u << 20)   /* the kernel's own readahead asks a little out of order */
 #define RUN_BYTES        (256u << 10) /* in the middle of a file: one read of a program may come as several */
+#define RUN_OF_SMALL     (48u << 10)  /* of many files: what is read beyond is a segment, so a few are not enough */
 #define IDLE_DROP_US     3000000
 #define PRESSURE_DROP_US 100000
 
@@ -90,6 +91,7 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     self->fetches = g_ptr_array_new ();
     self->plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_plan_free);
     self->next_offset = UINT64_MAX;
+    self->run_enough = RUN_BYTES;
     ecfs_mutex_lock (&self->lock);
     (void) ecfs_lanes_refresh_locked (self, ecfs_now_us ()); /* nothing is asked yet */
     ecfs_mutex_unlock (&self->lock);
@@ -131,6 +133,11 @@ void ecfs_reader_expect_all (EcfsReader *self)
     self->expects_all = true;
     self->next_offset = 0;
     ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_reader_expect_neighbours (EcfsReader *self)
+{
+    self->run_enough = RUN_OF_SMALL;
 }
 
 void ecfs_reader_close (EcfsReader *self)
@@ -211,11 +218,9 @@ static void answer (Request *request)
     request->done (request->user, (struct iovec *) (void *) iov->data, (int) iov->len, NULL);
 }
 
-static void request_free (Request *request)
+static void leave_fetches_locked (Request *request) ECFS_REQUIRES (request->reader->lock)
 {
-    EcfsReader *reader = request->reader;
     int64_t now = ecfs_now_us ();
-    ecfs_mutex_lock (&reader->lock);
     for (guint i = 0; i < request->fetches->len; i++) {
         EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
@@ -224,6 +229,15 @@ static void request_free (Request *request)
             ecfs_fetch_unlist_locked (fetch); /* the kernel's page cache has it now */
         ecfs_fetch_unref_locked (fetch);
     }
+    g_ptr_array_set_size (request->fetches, 0);
+}
+
+static void request_free (Request *request)
+{
+    EcfsReader *reader = request->reader;
+    ecfs_mutex_lock (&reader->lock);
+    ecfs_mutex_is_held (&request->reader->lock);
+    leave_fetches_locked (request);
     ecfs_mutex_unlock (&reader->lock);
     g_ptr_array_unref (request->fetches);
     g_array_unref (request->iov);
@@ -232,10 +246,32 @@ static void request_free (Request *request)
     g_free (request);
 }
 
+/* Whether it failed for the sake of more than was asked for: of a segment that cannot be decoded, parts may be there.
+ */
+static bool wanted_less (const Request *request)
+{
+    bool less = false;
+    for (guint i = 0; i < request->fetches->len && request->error != NULL && !less; i++) {
+        const EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
+        uint32_t from, to;
+        less = fetch->whole && !fetch->patient && fetch->error != NULL;
+        if (less)
+            request_part (request, fetch, &from, &to);
+        less = less && to - from < ecfs_layout_content_bytes (&fetch->reader->params.layout, fetch->segment);
+    }
+    return less;
+}
+
+static void read_in_pieces (Request *request);
+
 void ecfs_requests_finish (GPtrArray *finished)
 {
     for (guint i = 0; i < finished->len; i++) {
         Request *request = g_ptr_array_index (finished, i);
+        if (request->rebuilt == NULL && !request->in_pieces && wanted_less (request)) {
+            read_in_pieces (request);
+            continue;
+        }
         bool borrowed = request->borrowed;
         answer (request); /* who borrowed may give it back at once */
         if (!borrowed)
@@ -308,8 +344,8 @@ static void split_segment_locked (Request *request, uint64_t segment, uint32_t f
     uint32_t content = ecfs_layout_content_bytes (layout, segment);
     uint32_t packet_bytes = ecfs_layout_packet_bytes (layout, segment);
     uint32_t n_blocks = ecfs_layout_n_blocks (layout, segment);
-    if (request->sequential || to - from >= content / 4 ||
-        covering_locked (request->reader, segment, -1, 0, n_blocks) != NULL) {
+    if (!request->in_pieces && (request->sequential || to - from >= content / 4 ||
+                                covering_locked (request->reader, segment, -1, 0, n_blocks) != NULL)) {
         each (request, segment, -1, 0, n_blocks, user);
         return;
     }
@@ -326,7 +362,7 @@ static void split_segment_locked (Request *request, uint64_t segment, uint32_t f
 static bool is_run_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock)
 {
     return self->run_from == 0 ||
-           (self->run_bytes >= RUN_BYTES && self->run_bytes >= (self->next_offset - self->run_from) / 2);
+           (self->run_bytes >= self->run_enough && self->run_bytes >= (self->next_offset - self->run_from) / 2);
 }
 
 /* Notes the read and returns whether it continues sequential reading. */
@@ -490,6 +526,23 @@ static void begin_read (Request *request)
     ecfs_mutex_lock (&self->lock);
     ecfs_mutex_is_held (&request->reader->lock);
     request->sequential = note_locked (self, request->offset, request->size);
+    if (acquire_locked (request))
+        serve_locked (request, finished);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_requests_finish (finished);
+}
+
+/* Once more, without what it need not have. */
+static void read_in_pieces (Request *request)
+{
+    EcfsReader *self = request->reader;
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&self->lock);
+    ecfs_mutex_is_held (&request->reader->lock);
+    leave_fetches_locked (request);
+    g_clear_error (&request->error);
+    request->sequential = false;
+    request->in_pieces = true;
     if (acquire_locked (request))
         serve_locked (request, finished);
     ecfs_mutex_unlock (&self->lock);

@@ -76,6 +76,10 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params);
  * first read on, so that more endpoints are called at once than one segment needs. */
 void ecfs_reader_expect_all (EcfsReader *self);
 
+/** Before the first read: what is read are small pieces of many files, side by side as these are likely to be read. A
+ * shorter stretch counts as sequential reading then. */
+void ecfs_reader_expect_neighbours (EcfsReader *self);
+
 /** Gives the reference back and cancels what was read ahead; reads under way are still answered. NULL is accepted. */
 void ecfs_reader_close (EcfsReader *self);
 

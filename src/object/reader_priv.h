@@ -85,6 +85,7 @@ struct EcfsLoan {
     uint64_t offset;
     size_t size;
     bool sequential;
+    bool in_pieces;            /* the whole segment could not be read */
     size_t granted_bytes;      /* memory that no fetch has taken over yet */
     EcfsReaderDone done;       /* or */
     EcfsReaderRebuilt rebuilt; /* for packets, from one fetch */
@@ -109,8 +110,10 @@ struct EcfsReader {
     uint64_t next_offset; /* where sequential reading would go on; guarded by lock */
     uint64_t run_from;    /* where reading jumped to last; guarded by lock */
     uint64_t run_bytes;   /* read since then; guarded by lock */
-    bool expects_all;     /* the first read is a sequential one; guarded by lock */
-    unsigned window;      /* segments to read ahead; guarded by lock */
+    uint64_t
+        run_enough;   /* bytes that are sequential reading in the middle of content; immutable from the first read on */
+    bool expects_all; /* the first read is a sequential one; guarded by lock */
+    unsigned window;  /* segments to read ahead; guarded by lock */
     uint64_t measured_offset; /* next_offset at the last tick; guarded by lock, like all below */
     int64_t measured_us;
     int64_t reach_us;        /* until a stall is found and what is missing has come from elsewhere */

@@ -217,6 +217,25 @@ def test_logs_become_packs_of_the_files_own_codes(place, archive):
     assert lab.run(FSCK, "--deep", archive.path, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_directory_that_is_read_in_order_is_read_ahead(place, archive, packed):
+    archive.configure("archive", pack_after="1s" if packed else "1h", deletion_grace="1s")
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 300)
+    before = lab.describe_tree(mount.path)
+    if packed:
+        await_packed(archive)
+    assert kinds(archive) == [PACK if packed else LOG]
+    n_read = archive.json("status")["reads"]["segments"]
+    lab.forget_mounts()
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
+    assert archive.json("status")["reads"]["segments"] - n_read < 60
+    shutil.rmtree(mount.path / "d")
+    if packed:
+        lab.until(lambda: kinds(archive) == [] and not any(map(lab.stripe_files, archive.endpoints)), 60,
+                  "what was read and kept at hand is deleted")
+
+
 def test_files_that_change_while_they_are_packed_are_what_they_became(place, archive):
     packing(archive)
     mount = place.mount(archive)
