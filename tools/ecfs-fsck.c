@@ -411,7 +411,7 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
         g_autofree char *written_text = tool_bytes (written);
         printf ("  rebuilt  %" PRIi64 " stripes of %" PRIi64
                 " objects: %s written, %s read, %.2f bytes for each one written\n",
-                tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_repaired"), written_text,
+                tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_rebuilt"), written_text,
                 read_text, read / written);
     }
     print_moves (summary);

@@ -232,6 +232,7 @@ static bool find_spares (Repairing *self, Attempt *attempt)
                                  .uuid = attempt->spooled.uuid};
         int64_t endpoint = spare.endpoint;
         int found;
+        self->sums.n_rebuilt_objects += task->order.n_stored > 0;
         while ((found = ecfs_spool_next_orphan (run->spool, &spare, &self->error)) == 1 && spare.endpoint == endpoint &&
                ecfs_uuid_equal (&spare.uuid, &attempt->spooled.uuid)) {
             const EcfsStripeRow row = {

@@ -87,7 +87,7 @@ typedef struct EcfsFsckSums {
     uint64_t n_pruned, pruned_bytes;
     uint64_t n_unrecovered; /* that were stored before the archive was recovered, without their objects */
     uint64_t results[ECFS_DAMAGE_CHANGED + 1];
-    uint64_t n_rebuilt;                            /* stripes */
+    uint64_t n_rebuilt, n_rebuilt_objects;         /* stripes, and the objects that they are of */
     uint64_t n_journals_repaired, n_journals_left; /* endpoints that lacked something of the journal */
     uint64_t n_movable; /* objects that would be safer, and moves can be made, when they were met */
     uint64_t crowded[ECFS_CROWDED_WAITS + 1];

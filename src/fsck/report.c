@@ -273,6 +273,7 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         {"stripes_damaged", sums->n_damaged},
         {"stripes_unknown", sums->n_unknown},
         {"stripes_rebuilt", sums->n_rebuilt},
+        {"objects_rebuilt", sums->n_rebuilt_objects},
         {"sha256_kept", sums->n_sha256},
         {"orphans", sums->n_orphans},
         {"orphan_bytes", sums->orphan_bytes},

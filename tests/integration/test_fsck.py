@@ -233,6 +233,19 @@ def test_what_cannot_be_repaired_is_told_by_its_path(place, archive):
     assert fsck(archive, "-y")[0] == REPAIRED + LEFT
 
 
+def test_objects_that_are_rebuilt_in_part_count(place, archive):
+    lab.write_pattern(place.path / "file", 2 * MIB, 1)
+    archive.put_in_full(place.path / "file", "/")
+    lab.ecfs("endpoint", "readonly", archive.path, "amber")  # its stripe has no place to go
+    for name in ("amber", "birch"):
+        os.unlink(lab.stripe_files(archive[name])[0])
+    status, text = fsck(archive, "-y")
+    assert status == REPAIRED + LEFT and "rebuilt  1 stripes of 1 objects" in text
+    lab.ecfs("endpoint", "active", archive.path, "amber")
+    status, _, summary = facts(archive, "-y")
+    assert status == REPAIRED and summary["stripes_rebuilt"] == summary["objects_rebuilt"] == 1
+
+
 def test_what_can_be_read_is_exported(place, archive):
     """The same packet of three stripes is damaged: one segment is gone, the others are not."""
     top = tree(place)
