@@ -233,8 +233,13 @@ static int renew (const char *directory, const char *name)
     const char *towards[] = {name, NULL};
     uint64_t bytes;
     g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
-    if (ecfs == NULL || !ecfs_renew_endpoint (ecfs, name, &old, &error))
-        return tool_fail (replace_verb.name, error, TOOL_FAILED);
+    if (ecfs == NULL || !ecfs_renew_endpoint (ecfs, name, &old, &error)) {
+        if (!g_error_matches (error, ECFS_ERROR, EALREADY))
+            return tool_fail (replace_verb.name, error, TOOL_FAILED);
+        tool_say (replace_verb.name, "%s", error->message);
+        g_error_free (error);
+        return TOOL_DONE;
+    }
     ecfs_close (g_steal_pointer (&ecfs)); /* beside a mount what was read of the catalog is no longer so */
     ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
     if (ecfs == NULL || !tell_plan (ecfs, old, towards, false, &bytes, &error))

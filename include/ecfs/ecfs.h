@@ -325,7 +325,7 @@ char *ecfs_drain_plan (Ecfs *self, const char *name, const char *const *towards,
 /**
  * Begins anew at an endpoint whose place was emptied, with a new marker and the same name and settings. *ret_old: what
  * the old one is called from then on, g_free (), to be drained and removed. EEXIST, ENOTEMPTY: it was not emptied. Can
- * be repeated until that is done.
+ * be repeated until that is done, and then fails with EALREADY.
  */
 bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError **error);
 

@@ -247,18 +247,31 @@ static void count_ours (void *user, const EcfsListed *listed)
         *(uint64_t *) user += g_str_has_prefix (listed->name, ours[i]);
 }
 
-/* What has lost no more than its marker is to get it back, not to be thrown away. */
-static bool check_emptied (EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
+/* Its place has its marker: what was asked for is done already, or it was not emptied. */
+static bool refuse_marked (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
                            GError **error)
+{
+    bool done;
+    if (!ecfs_catalog_endpoint_was_superseded (catalog, old->name, &done, error))
+        return false;
+    return done ? ecfs_fail (error, EALREADY,
+                             "endpoint %s was replaced already, and its new marker is at %s; to begin anew there once "
+                             "more, empty it first",
+                             old->name, spec->url)
+                : ecfs_fail (error, EEXIST,
+                             "endpoint %s was not emptied: its marker is at %s; 'ecfs fsck -y' rebuilds what it lacks",
+                             old->name, spec->url);
+}
+
+/* What has lost no more than its marker is to get it back, not to be thrown away. */
+static bool check_emptied (EcfsCatalog *catalog, EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec,
+                           const EcfsArchiveEndpoint *old, GError **error)
 {
     g_autoptr (GError) reason = NULL;
     EcfsMarker there;
     uint64_t n_files = 0;
     if (ecfs_endpoint_examine_wait (endpoint, &there, &reason))
-        return !ecfs_uuid_equal (&there.endpoint, &old->uuid) ||
-               ecfs_fail (error, EEXIST,
-                          "endpoint %s was not emptied: its marker is at %s; 'ecfs fsck -y' rebuilds what it lacks",
-                          old->name, spec->url);
+        return !ecfs_uuid_equal (&there.endpoint, &old->uuid) || refuse_marked (catalog, spec, old, error);
     if (reason->code != ENOENT) {
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
@@ -285,8 +298,8 @@ bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyRing *keys, 
                          .endpoint = ecfs_uuid_new (),
                          .epoch = ecfs_catalog_epoch (catalog),
                          .sequence = ecfs_catalog_sequence (catalog)};
-    if (endpoint == NULL || !check_emptied (endpoint, spec, old, error) || !ecfs_catalog_barrier (catalog, error) ||
-        !mark_endpoint (catalog, keys, endpoint, &marker, error))
+    if (endpoint == NULL || !check_emptied (catalog, endpoint, spec, old, error) ||
+        !ecfs_catalog_barrier (catalog, error) || !mark_endpoint (catalog, keys, endpoint, &marker, error))
         return false;
     *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
     if (!give_share (catalog, shares, endpoint, config->zone, error)) {

@@ -227,13 +227,25 @@ bool ecfs_catalog_endpoint_removed (EcfsCatalog *self, const EcfsUuid *uuid, cha
     return READ (self, find_removed (self, uuid, ret_name, error));
 }
 
-bool ecfs_catalog_endpoint_name_removed (EcfsCatalog *self, const char *name, bool *ret_removed, GError **error)
+/* Whether one was removed that was called @name and then got @suffix. */
+static bool was_renamed (EcfsCatalog *self, const char *name, const char *suffix, bool *ret_removed, GError **error)
 {
     int64_t n;
-    if (READ (self, QUERY_NUMBER (self, ENDPOINT_NAME_REMOVED, &n, error, TEXT (name))) != 1)
+    g_autofree char *begin = g_strconcat (name, suffix, NULL);
+    if (READ (self, QUERY_NUMBER (self, ENDPOINT_NAME_REMOVED, &n, error, TEXT (begin))) != 1)
         return false;
     *ret_removed = n > 0;
     return true;
+}
+
+bool ecfs_catalog_endpoint_name_removed (EcfsCatalog *self, const char *name, bool *ret_removed, GError **error)
+{
+    return was_renamed (self, name, " (removed, ", ret_removed, error);
+}
+
+bool ecfs_catalog_endpoint_was_superseded (EcfsCatalog *self, const char *name, bool *ret_superseded, GError **error)
+{
+    return was_renamed (self, name, " (replaced, ", ret_superseded, error);
 }
 
 static GPtrArray *list (EcfsCatalog *self, GError **error)

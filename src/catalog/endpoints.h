@@ -56,6 +56,9 @@ bool ecfs_catalog_endpoint_remove (EcfsCatalog *self, int64_t endpoint, GError *
 bool ecfs_catalog_endpoint_removed (EcfsCatalog *self, const EcfsUuid *uuid, char **ret_name, GError **error);
 /** Whether an endpoint of this name was taken out. */
 bool ecfs_catalog_endpoint_name_removed (EcfsCatalog *self, const char *name, bool *ret_removed, GError **error);
+/** Whether the endpoint of this name took the place of another (ecfs_catalog_endpoint_supersede ()), which was removed
+ * since. */
+bool ecfs_catalog_endpoint_was_superseded (EcfsCatalog *self, const char *name, bool *ret_superseded, GError **error);
 
 /* What is at them */
 

@@ -178,7 +178,7 @@
     X (ENDPOINT_LIST, "SELECT id, uuid, name, state FROM endpoints WHERE state <> 4 ORDER BY id") \
     X (ENDPOINT_LIST_ALL, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
     X (ENDPOINT_REMOVED, "SELECT name FROM endpoints WHERE uuid = ? AND state = 4") \
-    X (ENDPOINT_NAME_REMOVED, "SELECT count (*) FROM endpoints WHERE state = 4 AND instr (name, ?1 || ' (removed, ') = 1") \
+    X (ENDPOINT_NAME_REMOVED, "SELECT count (*) FROM endpoints WHERE state = 4 AND instr (name, ?1) = 1") \
     X (OBJECT_SKIP, "SELECT ifnull (max (id), 0) FROM (SELECT id FROM objects WHERE id > ? ORDER BY id LIMIT ?)") \
     X (STRIPES_AT, "SELECT object, idx, instance, size FROM stripes WHERE object > ? AND object <= ? AND endpoint = ? " \
        "ORDER BY object, idx") \

@@ -199,6 +199,13 @@ def test_an_emptied_place_is_replaced_by_naming_it(place, mounted):
     assert len(lab.stripe_files(archive["birch"])) == 1
     assert (root / "ecfs-endpoint").read_bytes() != (kept / "ecfs-endpoint").read_bytes()
     lab.until(lambda: archive.json("status")["verdict"] == "healthy", 60, "all is well")
+    uuids = {one["uuid"] for one in archive.json("status")["endpoints"]}
+    for _ in range(2):
+        assert "was replaced already" in endpoint(archive, "replace", "birch").stderr, "all was done"
+        assert states(archive) == dict.fromkeys(lab.NAMES, "active")
+    refused = endpoint(archive, "replace", "amber", check=False)
+    assert refused.returncode == 1 and "not emptied" in refused.stderr, "another one was not replaced"
+    assert {one["uuid"] for one in archive.json("status")["endpoints"]} == uuids, "nothing was begun"
     assert lab.run(FSCK, "-n", archive.path, check=False).returncode == 0
     for name in ["amber", "fjord"]:
         archive[name].kill()
