@@ -230,6 +230,8 @@ bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user)
  * archive is started. */
 bool ecfs_archive_confirm_newest (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error);
 
+/** Before it is told that a recovery is under way: whether it still is; see ecfs_lineage_reconsider_hold (). */
+void ecfs_archive_reconsider_hold (EcfsArchive *self, bool (*goes_on) (void *user), void *user);
 /**
  * Asks endpoints what they know of the archive, for one that is open READONLY and that nobody has open for changes, so
  * that the next call tells whether it is an old copy. Waits until @deadline_us (ecfs_now_us ()). After start.

@@ -67,6 +67,11 @@ bool ecfs_lineage_confirm (EcfsLineage *self, size_t position);
 bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t n_endpoints,
                                   bool (*goes_on) (void *user), void *user, GError **error);
 /**
+ * While it is held, reads the markers once more: the recovery that it is held for may have ended since. Blocks for ten
+ * seconds at most, or until @goes_on says no.
+ */
+void ecfs_lineage_reconsider_hold (EcfsLineage *self, bool (*goes_on) (void *user), void *user);
+/**
  * Reads the markers: whether what this process has changed is in the newest copy, as far as the endpoints that answer
  * know. ESTALE: somebody else has a newer one, without these changes.
  */

@@ -89,11 +89,14 @@ static void become_stale_locked (EcfsLineage *self, const EcfsWitness *witness) 
 {
     EcfsCatalog *catalog = self->archive->catalog;
     g_autofree char *said = ecfs_lineage_describe_locked (self, witness);
+    bool recovered = MAX (witness->marker.epoch, witness->listed_epoch) > ecfs_catalog_epoch (catalog) &&
+                     witness->worth != ECFS_MARKER_UNKNOWN_KEY;
     self->is_stale = true;
     self->reason = g_strdup_printf (
-        "%s is an old copy: %s, and the catalog ends at epoch %" PRIu32 ", change %" PRIu64
+        "%s is an old copy: %s%s, and the catalog ends at epoch %" PRIu32 ", change %" PRIu64
         "; make a new one with 'ecfs recover', or mount this one for reading only with 'ecfs mount -o ro'",
-        self->archive->directory, said, ecfs_catalog_epoch (catalog), ecfs_catalog_sequence (catalog));
+        self->archive->directory, recovered ? "the archive was recovered elsewhere, as " : "", said,
+        ecfs_catalog_epoch (catalog), ecfs_catalog_sequence (catalog));
     if (!self->awaited)
         return;
     ecfs_catalog_refuse (catalog, self->reason);
@@ -106,9 +109,10 @@ static void hold_locked (EcfsLineage *self, const EcfsWeights *sum) ECFS_REQUIRE
     bool held = ecfs_lineage_counts (self, sum->n_newer + sum->n_claimed, sum->n_silent);
     if (!held && self->is_held)
         g_message ("%s is the newest copy: it resumes", self->archive->directory);
-    if (held == self->is_held)
+    if (held == self->is_held && (sum->claimed != NULL) == self->is_hold_of_claim)
         return;
     self->is_held = held;
+    self->is_hold_of_claim = held && sum->claimed != NULL;
     g_clear_pointer (&self->hold, g_free);
     if (!held)
         return;

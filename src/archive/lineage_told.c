@@ -86,8 +86,7 @@ bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position)
 /* Whether what is @stored is there to stay, by markers that were asked for at @since_us or later. *ret_pending: more of
  * them may come. *ret_n_good: how many have it; *ret_n_heard: how many have answered. */
 static bool is_confirmed_locked (EcfsLineage *self, const bool *stored, size_t n_endpoints, int64_t since_us,
-                                 bool *ret_pending, size_t *ret_n_good, size_t *ret_n_heard)
-    ECFS_REQUIRES (self->lock)
+                                 bool *ret_pending, size_t *ret_n_good, size_t *ret_n_heard) ECFS_REQUIRES (self->lock)
 {
     size_t n_copies = ecfs_archive_journal_copies (self->archive);
     EcfsWeights sum = ecfs_lineage_weigh_locked (self, since_us);
@@ -142,19 +141,36 @@ static bool is_told_locked (EcfsLineage *self, int64_t since_us) ECFS_REQUIRES (
     return self->is_stale || ecfs_lineage_is_sure_locked (self, since_us) || !ecfs_lineage_is_any_asked_locked (self);
 }
 
-bool ecfs_lineage_confirm_newest (EcfsLineage *self, bool (*goes_on) (void *user), void *user, GError **error)
+/* Has the markers read once more, for so long at most. */
+static void ask_anew (EcfsLineage *self, bool (*goes_on) (void *user), void *user)
 {
     int64_t since_us = ecfs_lineage_clock_us (), deadline_us = ecfs_now_us () + CONFIRM_US;
-    bool told = false, stale = false;
+    bool told = false;
     while (!told && goes_on (user) && ecfs_now_us () < deadline_us) {
         ecfs_lineage_ask_since (self, since_us);
         ecfs_mutex_lock (&self->lock);
         told = is_told_locked (self, since_us);
         if (!told)
             (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + G_USEC_PER_SEC / 2);
-        stale = self->is_stale && ecfs_catalog_sequence (self->archive->catalog) > self->opened;
         ecfs_mutex_unlock (&self->lock);
     }
+}
+
+void ecfs_lineage_reconsider_hold (EcfsLineage *self, bool (*goes_on) (void *user), void *user)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool is_held = self->is_held && !self->is_stale;
+    ecfs_mutex_unlock (&self->lock);
+    if (is_held)
+        ask_anew (self, goes_on, user);
+}
+
+bool ecfs_lineage_confirm_newest (EcfsLineage *self, bool (*goes_on) (void *user), void *user, GError **error)
+{
+    ask_anew (self, goes_on, user);
+    ecfs_mutex_lock (&self->lock);
+    bool stale = self->is_stale && ecfs_catalog_sequence (self->archive->catalog) > self->opened;
+    ecfs_mutex_unlock (&self->lock);
     if (!stale)
         return true;
     g_autofree char *reason = ecfs_lineage_trouble (self);

@@ -71,6 +71,12 @@ bool ecfs_archive_confirm_newest (EcfsArchive *self, bool (*goes_on) (void *user
     return self->lineage == NULL || ecfs_lineage_confirm_newest (self->lineage, goes_on, user, error);
 }
 
+void ecfs_archive_reconsider_hold (EcfsArchive *self, bool (*goes_on) (void *user), void *user)
+{
+    if (self->lineage != NULL)
+        ecfs_lineage_reconsider_hold (self->lineage, goes_on, user);
+}
+
 static int newest_first (const void *a, const void *b)
 {
     const EcfsJournalPlace *left = a, *right = b;

@@ -226,6 +226,7 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
     JsonNode *node = json_object_get_member (request, "paths");
     JsonArray *paths = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
     (void) reply; /* nothing to tell */
+    ecfs_archive_reconsider_hold (client->server->archive, is_wanted, client);
     return drain (client, paths, !ecfs_control_flag (request, "quorum"), error) &&
            ecfs_archive_store_journal (client->server->archive, is_wanted, client, error) &&
            ecfs_archive_confirm_key (client->server->archive, is_wanted, client, error);

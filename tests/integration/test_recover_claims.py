@@ -183,3 +183,22 @@ def test_what_is_stored_meanwhile_is_not_lost(place, flawed):
     for name in acknowledged:
         assert len((again.path / name).read_bytes()) == 5000
     again.umount()
+
+
+def test_wait_says_that_the_archive_was_recovered_once_that_is_over(place, flawed):
+    """The mount has seen the claim, and does not look again by itself before it is asked."""
+    endpoints, archive, mount = written(place)
+    words = words_of(place, endpoints, {"*": ["write 1+ delay 1500"]})
+    process = subprocess.Popen([lab.PROGRAM, "recover", place.path / "new", "--force", *words])
+    lab.until(lambda: has_claim(endpoints), 30, "it is under way")
+    during = lab.ecfs("wait", archive.path, check=False)
+    assert during.returncode == 1 and "recovery of this archive is under way" in during.stderr
+    assert "held" in archive.json("status"), "the mount has seen it"
+    assert process.wait(120) == 0
+    for words in [(), ("--quorum",), ()]:
+        done = lab.ecfs("wait", *words, archive.path, check=False)
+        assert done.returncode == 1 and "the archive was recovered elsewhere" in done.stderr, done.stderr
+        assert "under way" not in done.stderr
+    mount.kill()
+    done = lab.ecfs("wait", "--unmounted", archive.path, check=False)
+    assert done.returncode == 1 and "the archive was recovered elsewhere" in done.stderr, done.stderr
