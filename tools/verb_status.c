@@ -370,6 +370,8 @@ static void print_status (JsonObject *status)
             printf ("room       for %s more\n", free_bytes);
         else
             puts ("room       none: endpoints are full, or too few answer for new files");
+    } else {
+        puts ("room       not known yet: endpoints that take new files have not said how much they have");
     }
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));

@@ -243,6 +243,7 @@ char *ecfs_archive_trouble (EcfsArchive *self);
 
 typedef struct EcfsArchiveSpace {
     uint64_t total; /* bytes of content: what is stored and what is free */
+    bool is_known;  /* false: nothing is free, as far as endpoints were heard, and one that takes stripes was not */
     uint64_t free;  /* bytes of content that fit with the archive's code, as stripes are placed now */
     uint64_t n_inodes;
     uint64_t free_inodes; /* that the catalog has room for on the local disk, at least about */

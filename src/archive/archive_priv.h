@@ -47,8 +47,9 @@ struct EcfsArchive {
     GHashTable *pins;          /* EcfsUuid of objects that are open → number of times; guarded by lock */
     uint64_t foretold_bytes;   /* of content that fits, … ; guarded by lock */
     uint64_t foretold_content; /* … when this much was stored; guarded by lock */
-    EcfsRevival *revival;      /* endpoints are being tried for an attempt; NULL: not now; guarded by lock */
-    int64_t revived_us;        /* when that was done last; guarded by lock */
+    bool is_foretold;     /* false: nothing fits as far as endpoints have said, and some have not; guarded by lock */
+    EcfsRevival *revival; /* endpoints are being tried for an attempt; NULL: not now; guarded by lock */
+    int64_t revived_us;   /* when that was done last; guarded by lock */
 };
 
 #endif

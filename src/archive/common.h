@@ -250,6 +250,8 @@ unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, size_t n_endpo
 void ecfs_archive_rooms (const EcfsArchive *self, size_t n_endpoints, uint64_t *ret_rooms);
 /** A number that changes when other endpoints take stripes than before, or have other room. */
 uint64_t ecfs_archive_space_state (const EcfsArchive *self);
+/** Whether an endpoint that takes stripes has not said yet how much room it has, or that it cannot say. */
+bool ecfs_archive_space_is_owed (const EcfsArchive *self);
 /** Finds out from what endpoints told how much content fits. */
 void ecfs_archive_foretell (EcfsArchive *self);
 

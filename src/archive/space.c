@@ -90,7 +90,8 @@ static unsigned stripes_placed (const EcfsArchive *self, const EcfsCodec *codec,
     return ecfs_quorum_reached (codec, present, holder, self->config->write_quorum) ? n_takers * most : 0;
 }
 
-static uint64_t free_content_bytes (EcfsArchive *self, const EcfsCodec *codec)
+/* Of one that takes stripes and has not been heard, nothing counts: with it there may be more. */
+static uint64_t free_content_bytes (EcfsArchive *self, const EcfsCodec *codec, bool *ret_all_heard)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (self);
     g_autofree Taker *takers = g_new0 (Taker, n_endpoints + 1);
@@ -100,8 +101,10 @@ static uint64_t free_content_bytes (EcfsArchive *self, const EcfsCodec *codec)
     /* Zones are numbered by endpoints, of which there may be more than takers: those that take nothing have no room. */
     for (size_t i = 0; i < n_endpoints; i++)
         rooms[i] = (EcfsRoom){.zone = ecfs_archive_zone_number (self, i), .device = (unsigned) i};
+    *ret_all_heard = true;
     for (unsigned i = 0; i < n_takers; i++) {
         const EcfsEndpointSpace *space = &takers[i].space;
+        *ret_all_heard = *ret_all_heard && (space->told || space->asked);
         EcfsRoom *room = &rooms[takers[i].position];
         room->device = (unsigned) takers[takers[i].device].position;
         room->free_bytes = space->told ? space->free_bytes : space->asked ? UNTOLD_BYTES : 0;
@@ -123,13 +126,15 @@ uint64_t ecfs_archive_space_state (const EcfsArchive *self)
 
 void ecfs_archive_foretell (EcfsArchive *self)
 {
+    bool all_heard;
     EcfsTotals totals = {0};
     const EcfsCodec *codec = ecfs_archive_codec (self, self->config->code, NULL);
     if (codec == NULL || !ecfs_catalog_totals (self->catalog, &totals, NULL))
         return; /* the figures stay as they were: whoever uses the catalog meets and tells the error */
-    uint64_t free_bytes = free_content_bytes (self, codec);
+    uint64_t free_bytes = free_content_bytes (self, codec, &all_heard);
     ecfs_mutex_lock (&self->lock);
     self->foretold_bytes = free_bytes;
+    self->is_foretold = free_bytes > 0 || all_heard;
     self->foretold_content = totals.content_bytes;
     ecfs_mutex_unlock (&self->lock);
 }
@@ -144,9 +149,22 @@ void ecfs_archive_space (EcfsArchive *self, EcfsArchiveSpace *ret_space)
     ecfs_mutex_lock (&self->lock);
     uint64_t since = totals.content_bytes - MIN (totals.content_bytes, self->foretold_content);
     uint64_t free_bytes = self->foretold_bytes - MIN (self->foretold_bytes, since);
+    bool is_known = self->is_foretold;
     ecfs_mutex_unlock (&self->lock);
-    *ret_space = (EcfsArchiveSpace){.total = totals.content_bytes + free_bytes,
+    *ret_space = (EcfsArchiveSpace){.is_known = is_known,
+                                    .total = totals.content_bytes + free_bytes,
                                     .free = free_bytes,
                                     .n_inodes = totals.n_inodes,
                                     .free_inodes = (uint64_t) disk.f_bavail * disk.f_frsize / CATALOG_BYTES};
+}
+
+bool ecfs_archive_space_is_owed (const EcfsArchive *self)
+{
+    size_t n_endpoints = ecfs_archive_n_endpoints (self);
+    g_autofree Taker *takers = g_new0 (Taker, n_endpoints + 1);
+    unsigned n_takers = find_takers (self, n_endpoints, takers);
+    for (unsigned i = 0; i < n_takers; i++)
+        if (!takers[i].space.told && !takers[i].space.asked)
+            return true;
+    return false;
 }

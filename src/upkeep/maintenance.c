@@ -68,7 +68,8 @@ static bool any_full (const EcfsArchive *archive)
 /* Asks when it is time, and counts anew when something moved. */
 static void keep_space (EcfsMaintenance *self, bool nobody_owes)
 {
-    int64_t period_us = any_full (self->archive) ? PAUSE_US : SPACE_PERIOD_US;
+    bool soon = any_full (self->archive) || ecfs_archive_space_is_owed (self->archive);
+    int64_t period_us = soon ? PAUSE_US : SPACE_PERIOD_US;
     if (nobody_owes && (self->asked_us == 0 || ecfs_now_us () - self->asked_us >= period_us)) {
         self->asked_us = ecfs_now_us ();
         ask_space (self);

@@ -347,7 +347,7 @@ static void add_space (JsonObject *status, EcfsArchive *archive)
 {
     EcfsArchiveSpace space;
     ecfs_archive_space (archive, &space);
-    if (space.total == 0)
+    if (!space.is_known)
         return;
     json_object_set_int_member (status, "total_bytes", (int64_t) space.total);
     json_object_set_int_member (status, "free_bytes", (int64_t) space.free);

@@ -42,6 +42,29 @@ def test_a_healthy_archive(place, filled):
     assert check(filled)[0] == 0
 
 
+def test_room_that_nobody_has_told_yet_is_not_known(place, monkeypatch):
+    """Six endpoints are needed, and one of these takes its time to say how much room it has."""
+    monkeypatch.setattr(lab, "PROGRAM", lab.BUILD / "tests/lab/ecfs-flawed")
+    archive = place.archive(place.directories())
+    lab.write_pattern(place.path / "source", MIB, 1)
+    archive.put_in_full(place.path / "source", "/file")
+    new = place.directories(["grove"])[0]
+    flaws = place.path / "flaws"
+    flaws.write_text("space 1+ delay 4000\n")
+    lab.ecfs("endpoint", "readonly", archive.path, "amber")
+    mount = place.mount(archive)
+    lab.until(lambda: "room       for" in lab.ecfs("status", archive.path).stdout, 60, "five make do")
+    lab.ecfs("endpoint", "add", archive.path, f"grove=flaw+file://{new.root},flaws={flaws}")
+    texts = []
+    def is_told():
+        texts.append(lab.ecfs("status", archive.path).stdout)
+        return len(texts) > 20 and "room       for" in texts[-1]
+    lab.until(is_told, 60, "it has said how much room it has", pause=0.2)
+    assert any("room       not known yet" in text for text in texts)
+    assert not any("room       none" in text for text in texts)
+    mount.umount()
+
+
 def test_an_endpoint_that_is_down_is_told_with_since_and_command(place, filled):
     began = time.time()
     mount = place.mount(filled)
