@@ -187,6 +187,7 @@ bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **erro
 typedef struct EcfsFileState {
     bool staged;          /* newest content is in staging, not committed */
     bool lacks_stripes;   /* of any object */
+    unsigned n_damaged;   /* stripes that are queued for repair, of all objects */
     unsigned n_stripes;   /* stripes that a full object has; of the least safe object, or of one that lacks some */
     unsigned n_stored;    /* stripes in the catalog */
     unsigned n_reachable; /* of these, on endpoints that are not down or failed (as far as known in this process) */
@@ -199,7 +200,7 @@ bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *re
 
 /**
  * Whether the committed content of a file, or with @ino 0 of all files that do not wait in staging to be filled up, has
- * all of its stripes; otherwise the error tells how much is missing.
+ * all of its stripes, and none is queued for repair; otherwise the error tells how much is missing.
  */
 bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error);
 
@@ -229,9 +230,9 @@ bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user)
 /** Whether what this process has changed is in the newest copy of the archive; see ecfs_lineage_confirm_newest (). The
  * archive is started. */
 bool ecfs_archive_confirm_newest (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error);
-
 /** Before it is told that a recovery is under way: whether it still is; see ecfs_lineage_reconsider_hold (). */
 void ecfs_archive_reconsider_hold (EcfsArchive *self, bool (*goes_on) (void *user), void *user);
+
 /**
  * Asks endpoints what they know of the archive, for one that is open READONLY and that nobody has open for changes, so
  * that the next call tells whether it is an old copy. Waits until @deadline_us (ecfs_now_us ()). After start.
@@ -242,8 +243,8 @@ void ecfs_archive_ask_lineage (EcfsArchive *self, int64_t deadline_us);
 char *ecfs_archive_trouble (EcfsArchive *self);
 
 typedef struct EcfsArchiveSpace {
-    uint64_t total; /* bytes of content: what is stored and what is free */
     bool is_known;  /* false: nothing is free, as far as endpoints were heard, and one that takes stripes was not */
+    uint64_t total; /* bytes of content: what is stored and what is free */
     uint64_t free;  /* bytes of content that fit with the archive's code, as stripes are placed now */
     uint64_t n_inodes;
     uint64_t free_inodes; /* that the catalog has room for on the local disk, at least about */

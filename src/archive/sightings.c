@@ -13,7 +13,7 @@ static void sighting_clear (gpointer data)
     g_free (((EcfsSighting *) data)->reason);
 }
 
-static GArray *array_new (void)
+GArray *ecfs_sightings_array_new (void)
 {
     GArray *array = g_array_new (FALSE, FALSE, sizeof (EcfsSighting));
     g_array_set_clear_func (array, sighting_clear);
@@ -24,7 +24,7 @@ EcfsSightings *ecfs_sightings_new (void)
 {
     EcfsSightings *self = g_new0 (EcfsSightings, 1);
     ecfs_mutex_init (&self->lock);
-    self->noted = array_new ();
+    self->noted = ecfs_sightings_array_new ();
     self->known = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
     return self;
 }
@@ -87,7 +87,7 @@ bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble)
 
 GArray *ecfs_sightings_take (EcfsSightings *self)
 {
-    GArray *fresh = array_new ();
+    GArray *fresh = ecfs_sightings_array_new ();
     ecfs_mutex_lock (&self->lock);
     GArray *taken = self->noted;
     self->noted = fresh;
@@ -104,19 +104,26 @@ void ecfs_sightings_drop_gone (GArray *sightings)
 
 bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsigned *ret_queued, GError **error)
 {
-    unsigned n_queued = 0;
+    unsigned n_queued = 0, n_back = 0;
     for (guint i = 0; i < sightings->len; i++) {
         const EcfsSighting *sighting = &g_array_index (sightings, EcfsSighting, i);
+        if (sighting->back) {
+            n_back++;
+            if (!ecfs_catalog_repair_drop (catalog, &sighting->object, sighting->index, sighting->instance, error))
+                return false;
+            continue;
+        }
         const EcfsRepairRow row = {.index = sighting->index,
                                    .instance = sighting->instance,
                                    .gone = sighting->gone || sighting->lies, /* nothing of it is used */
+                                   .lies = sighting->lies,
                                    .reason = sighting->reason};
         bool queued;
         if (!ecfs_catalog_repair_add (catalog, &sighting->object, &row, &queued, error))
             return false;
         n_queued += queued;
     }
-    if (n_queued > 0 && !ecfs_catalog_barrier (catalog, error))
+    if (n_queued + n_back > 0 && !ecfs_catalog_barrier (catalog, error))
         return false;
     *ret_queued = n_queued;
     return true;

@@ -22,12 +22,16 @@ typedef struct EcfsSighting {
     const EcfsEndpoint *endpoint;
     bool gone;    /* there is no such file */
     bool lies;    /* its checksums fit, and it is not what was stored */
-    char *reason; /* owned */
+    bool back;    /* it was queued as gone, and is there with its size: it leaves the queue */
+    char *reason; /* owned; NULL for what is back */
 } EcfsSighting;
 
 EcfsSightings *ecfs_sightings_new (void);
 /** NULL is accepted. */
 void ecfs_sightings_free (EcfsSightings *self);
+
+/** GArray of EcfsSighting with clear function, empty. */
+GArray *ecfs_sightings_array_new (void);
 
 /** From any thread; does not block. What is noted already is not noted twice. Whether it is news, of late. */
 bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble);
@@ -40,8 +44,8 @@ GArray *ecfs_sightings_take (EcfsSightings *self);
 /** Takes out of @sightings what only ecfs_sightings_confirm () would prove, where there is no time for that. */
 void ecfs_sightings_drop_gone (GArray *sightings);
 
-/** Queues them for repair in the catalog, which is open for writing, durably. *ret_queued: how many were not queued
- * yet. */
+/** Queues them for repair in the catalog, which is open for writing, durably; what is back leaves the queue.
+ * *ret_queued: how many were not queued yet. */
 bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsigned *ret_queued, GError **error);
 
 #endif

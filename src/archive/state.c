@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#define FILES_NAMED     10 /* that lack stripes */
+#define FILES_NAMED     10 /* that lack stripes, or have damaged ones */
 #define OBJECTS_AT_ONCE 256
 
 /* What is stored of an object and where, in the arrays that placement takes. */
@@ -11,6 +11,7 @@ typedef struct Stored {
     bool stored[ECFS_CODEC_MAX_N];
     bool reachable[ECFS_CODEC_MAX_N];
     size_t holder[ECFS_CODEC_MAX_N];
+    unsigned n_damaged;
 } Stored;
 
 bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint)
@@ -43,6 +44,7 @@ static bool collect (EcfsArchive *self, const EcfsObjectRow *object, uint64_t en
             continue;
         ret_stored->stored[stripe->index] = true;
         ret_stored->holder[stripe->index] = (size_t) stripe->endpoint;
+        ret_stored->n_damaged += damaged[stripe->index];
         ret_stored->reachable[stripe->index] =
             !damaged[stripe->index] && ecfs_archive_reaches (ecfs_archive_endpoint_by_id (self, stripe->endpoint));
     }
@@ -83,6 +85,7 @@ static bool add_object (EcfsArchive *self, const EcfsExtent *extent, EcfsFileSta
         state->tolerance = ecfs_codec_tolerance (codec);
     }
     state->lacks_stripes = state->lacks_stripes || n_stored < n;
+    state->n_damaged += stored.n_damaged;
     state->guarantee = first ? guarantee : MIN (state->guarantee, guarantee);
     return true;
 }
@@ -124,6 +127,13 @@ static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
     if (!ecfs_archive_file_state (self, ino, &state, error))
         return false;
     g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
+    if (state.n_damaged > 0)
+        return ecfs_fail (error, EIO,
+                          "%s: %u of its stripes are damaged or gone%s; a mount rebuilds what it can in the background "
+                          "(unless repair = off), 'ecfs fsck -y %s' does so now",
+                          path, state.n_damaged,
+                          state.guarantee < 0 ? ", and not all of it can be read from what is there" : "",
+                          self->directory);
     if (state.n_stored == state.n_stripes && !state.lacks_stripes)
         return true;
     g_autofree char *lack = state.n_stored == state.n_stripes /* of an object that is lost: another lacks some */
@@ -175,29 +185,38 @@ GHashTable *ecfs_archive_coming_objects (EcfsArchive *self, GError **error)
     return rows == NULL ? NULL : g_steal_pointer (&coming);
 }
 
-/* Objects that lack stripes for good, one after the other. */
+/* Objects that lack stripes for good, or that have damaged ones, one after the other. */
 typedef struct Naming {
     EcfsArchive *archive;
     GHashTable *coming;
     GHashTable *named; /* set of inodes as int64_t */
     GPtrArray *lines;  /* one for each of these */
     uint64_t n_objects;
+    uint64_t n_told; /* of these: their files have lines, or are full by now */
 } Naming;
 
-/* Counts an object when it is one that nothing fills up, and adds a line about its file, or one of its files. */
-static void name_file (Naming *self, const EcfsObjectRow *object)
+/* Counts an object, and adds a line about its file, or one of its files. */
+static void name_file (Naming *self, int64_t object)
 {
     int64_t ino;
     g_autoptr (GError) why = NULL;
-    EcfsArchive *archive = self->archive;
-    if (!lacks_stripes (archive, object) || g_hash_table_contains (self->coming, &object->id) ||
-        !ecfs_catalog_object_file (archive->catalog, object->id, (uint64_t *) &ino, NULL))
+    if (!ecfs_catalog_object_file (self->archive->catalog, object, (uint64_t *) &ino, NULL))
         return;
     self->n_objects++;
-    if (g_hash_table_contains (self->named, &ino) || is_file_full (archive, (uint64_t) ino, &why))
+    if (self->lines->len == FILES_NAMED)
+        return;
+    self->n_told++;
+    if (g_hash_table_contains (self->named, &ino) || is_file_full (self->archive, (uint64_t) ino, &why))
         return;
     g_hash_table_add (self->named, g_memdup2 (&ino, sizeof ino));
     g_ptr_array_add (self->lines, g_strdup (why->message));
+}
+
+/* Those that nothing fills up. */
+static void name_lacking (Naming *self, const EcfsObjectRow *object)
+{
+    if (lacks_stripes (self->archive, object) && !g_hash_table_contains (self->coming, &object->id))
+        name_file (self, object->id);
 }
 
 /* All objects are looked at, until so many files are named. */
@@ -210,12 +229,25 @@ static bool name_files (Naming *self, GError **error)
             return false;
         for (guint i = 0; i < objects->len && self->lines->len < FILES_NAMED; i++) {
             const EcfsObjectRow *object = objects->pdata[i];
-            name_file (self, object);
+            name_lacking (self, object);
             after = object->id;
         }
         more = objects->len == OBJECTS_AT_ONCE;
     }
     return true;
+}
+
+/* @n_objects are to be told, of which some have lines. */
+static bool tell_named (Naming *self, uint64_t n_objects, GError **error)
+{
+    if (self->lines->len == 0)
+        return true; /* filled up, repaired, replaced or deleted since */
+    if (n_objects > self->n_told)
+        g_ptr_array_add (self->lines,
+                         g_strdup_printf ("and so with %" PRIu64 " more objects", n_objects - self->n_told));
+    g_ptr_array_add (self->lines, NULL);
+    g_autofree char *text = g_strjoinv ("\n", (char **) self->lines->pdata);
+    return ecfs_fail (error, EIO, "%s", text);
 }
 
 /* @n_objects lack stripes for good, or did a moment ago. */
@@ -224,15 +256,24 @@ static bool check_lacking (EcfsArchive *self, GHashTable *coming, uint64_t n_obj
     g_autoptr (GHashTable) named = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
     Naming naming = {.archive = self, .coming = coming, .named = named, .lines = lines};
-    if (!name_files (&naming, error))
-        return false;
-    if (lines->len == 0)
-        return true; /* filled up, replaced or deleted since */
-    if (n_objects > naming.n_objects)
-        g_ptr_array_add (lines, g_strdup_printf ("and so with %" PRIu64 " more objects", n_objects - naming.n_objects));
-    g_ptr_array_add (lines, NULL);
-    g_autofree char *text = g_strjoinv ("\n", (char **) lines->pdata);
-    return ecfs_fail (error, EIO, "%s", text);
+    return name_files (&naming, error) && tell_named (&naming, n_objects, error);
+}
+
+/* No object has stripes that are queued for repair. */
+static bool check_damaged (EcfsArchive *self, GError **error)
+{
+    g_autoptr (GArray) rows = ecfs_catalog_repairs (self->catalog, 0, error);
+    g_autoptr (GHashTable) named = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
+    Naming naming = {.archive = self, .named = named, .lines = lines};
+    int64_t last = 0;
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        int64_t object = g_array_index (rows, EcfsRepairRow, i).object;
+        if (object != last)
+            name_file (&naming, object);
+        last = object;
+    }
+    return rows != NULL && tell_named (&naming, naming.n_objects, error);
 }
 
 bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
@@ -240,7 +281,7 @@ bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
     if (ino != 0)
         return is_file_full (self, ino, error);
     EcfsTotals totals;
-    if (!ecfs_catalog_totals (self->catalog, &totals, error))
+    if (!check_damaged (self, error) || !ecfs_catalog_totals (self->catalog, &totals, error))
         return false;
     if (totals.n_not_full == 0)
         return true;

@@ -1,6 +1,9 @@
 /* The queue of stripes that are to be repaired, as readers met them. */
 #include "catalog/db.h"
 
+/* Values of the column `gone`. */
+enum { DAMAGED = 0, GONE = 1, LIES = 2 };
+
 static void row_clear (gpointer data)
 {
     g_free (((EcfsRepairRow *) data)->reason);
@@ -15,7 +18,10 @@ static bool add (EcfsCatalog *self, const EcfsUuid *object, const EcfsRepairRow 
         return ecfs_fail (error, ENOSPC, "%d damaged stripes are queued for repair, which is as many as are noted",
                           ECFS_REPAIRS_MAX);
     g_autofree char *reason = g_utf8_make_valid (row->reason, -1);
-    if (!EXEC (self, REPAIR_INSERT, error, UUID (object), INT (row->index), INT (row->instance), INT (row->gone),
+    if (!EXEC (self, REPAIR_INSERT, error, UUID (object), INT (row->index), INT (row->instance),
+               INT (row->lies   ? LIES
+                    : row->gone ? GONE
+                                : DAMAGED),
                INT (ecfs_real_ns ()), TEXT (reason)))
         return false;
     *ret_queued = ecfs_changes (self) > 0;
@@ -28,6 +34,12 @@ bool ecfs_catalog_repair_add (EcfsCatalog *self, const EcfsUuid *object, const E
     return CHANGE (self, error, add (self, object, row, ret_queued, error));
 }
 
+bool ecfs_catalog_repair_drop (EcfsCatalog *self, const EcfsUuid *object, unsigned index, uint64_t instance,
+                               GError **error)
+{
+    return CHANGE (self, error, EXEC (self, REPAIR_DROP, error, UUID (object), INT (index), INT (instance)));
+}
+
 static GArray *list (EcfsCatalog *self, int64_t object, GError **error)
 {
     g_autoptr (GArray) rows = g_array_new (false, true, sizeof (EcfsRepairRow));
@@ -38,7 +50,8 @@ static GArray *list (EcfsCatalog *self, int64_t object, GError **error)
         uint64_t index;
         EcfsRepairRow row = {.object = sqlite3_column_int64 (query, 0),
                              .endpoint = sqlite3_column_int64 (query, 3),
-                             .gone = sqlite3_column_int (query, 4) != 0,
+                             .gone = sqlite3_column_int (query, 4) != DAMAGED,
+                             .lies = sqlite3_column_int (query, 4) == LIES,
                              .found_ns = sqlite3_column_int64 (query, 5)};
         if (!ecfs_column_u64 (query, 1, 255, &index) || !ecfs_column_u64 (query, 2, INT64_MAX, &row.instance)) {
             told (ecfs_bad_row (error, "repairs", row.object, "its stripe is impossible"));

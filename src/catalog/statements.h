@@ -193,6 +193,8 @@
     X (REPAIR_INSERT, "INSERT OR IGNORE INTO repairs (object, idx, gone, found_ns, reason) " \
        "SELECT s.object, s.idx, ?4, ?5, ?6 FROM stripes s JOIN objects o ON o.id = s.object " \
        "WHERE o.uuid = ?1 AND s.idx = ?2 AND s.instance = ?3") \
+    X (REPAIR_DROP, "DELETE FROM repairs WHERE (object, idx) IN (SELECT s.object, s.idx FROM stripes s " \
+       "JOIN objects o ON o.id = s.object WHERE o.uuid = ?1 AND s.idx = ?2 AND s.instance = ?3)") \
     X (REPAIR_COUNT, "SELECT count (*) FROM repairs") \
     X (REPAIR_LIST, "SELECT " REPAIR_COLUMNS " WHERE r.object >= ?1 AND r.object <= ?2 ORDER BY r.object, r.idx") \
     X (ENDPOINT_SET_STATE, "UPDATE endpoints SET state = ?2 WHERE id = ?1") \

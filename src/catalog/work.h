@@ -106,13 +106,14 @@ bool ecfs_catalog_retired_totals (EcfsCatalog *self, const EcfsUuid *key, EcfsOp
 
 #define ECFS_REPAIRS_MAX 10000 /* stripes that are queued; what is found beyond that is for a scrub to find again */
 
-/* A stripe that was met damaged. It leaves the queue with what takes its place, or with its object. */
+/* A stripe that was met damaged. It leaves the queue with what takes its place, with its object, or when it is back. */
 typedef struct EcfsRepairRow {
     int64_t object; /* row id */
     uint16_t index;
     uint64_t instance;
     int64_t endpoint; /* row id */
-    bool gone;        /* its endpoint has no such file; otherwise its bytes are wrong or too few */
+    bool gone;        /* nothing of it is to be used: its endpoint has no such file, or … */
+    bool lies;        /* … its checksums fit, and it is not what was stored; neither: bytes are wrong or too few */
     int64_t found_ns; /* real time */
     char *reason;     /* owned */
 } EcfsRepairRow;
@@ -123,6 +124,9 @@ typedef struct EcfsRepairRow {
  */
 bool ecfs_catalog_repair_add (EcfsCatalog *self, const EcfsUuid *object, const EcfsRepairRow *row, bool *ret_queued,
                               GError **error);
+/** The stripe is as it was stored after all. Nothing happens when this instance is not queued. */
+bool ecfs_catalog_repair_drop (EcfsCatalog *self, const EcfsUuid *object, unsigned index, uint64_t instance,
+                               GError **error);
 /** GArray of EcfsRepairRow by object and index, with clear function; of one @object, or with 0 of all. */
 GArray *ecfs_catalog_repairs (EcfsCatalog *self, int64_t object, GError **error);
 

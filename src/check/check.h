@@ -128,6 +128,13 @@ bool ecfs_check_gone (EcfsCheckBatch *batch);
  */
 bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tick) (void *user), void *user);
 
+/**
+ * Asks the endpoints for stripes that are queued as gone (@rows of EcfsRepairRow). Those that are there with their
+ * size, to be taken out of the queue: GArray of EcfsSighting with clear function. @tick as above; what was not answered
+ * by then does not count. Blocks.
+ */
+GArray *ecfs_repairs_find_back (EcfsArchive *archive, const GArray *rows, bool (*tick) (void *user), void *user);
+
 /** Takes out those of @strangers (of EcfsStranger) that the catalog knows after all, or that are gone. False without
  * @error: cancelled. */
 bool ecfs_check_strangers (EcfsCheckBatch *batch, GArray *strangers, GError **error);

@@ -1,4 +1,4 @@
-/* Whether what readers missed is really gone: asked as fsck asks. */
+/* Whether what readers missed is really gone, and whether it is back: asked as fsck asks. */
 #include "archive/common.h"
 #include "archive/sightings.h"
 #include "check/check.h"
@@ -70,4 +70,46 @@ bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tic
         return false;
     drop_unproven (sightings, checked);
     return true;
+}
+
+/* Adds the stripe of a row, if its object still has it. */
+static void ask_for (EcfsArchive *archive, const EcfsRepairRow *row, GPtrArray *objects, GArray *checked)
+{
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, row->endpoint);
+    g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (ecfs_archive_catalog (archive), row->object, NULL);
+    if (object == NULL || endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint) || !row->gone || row->lies)
+        return;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        const EcfsCheckedStripe one = {.object = object,
+                                       .stripe = stripe,
+                                       .position = ecfs_archive_position (archive, endpoint),
+                                       .fault = ECFS_STRIPE_GONE};
+        if (stripe->index != row->index || stripe->instance != row->instance)
+            continue;
+        g_array_append_val (checked, one);
+        g_ptr_array_add (objects, g_steal_pointer (&object));
+        return;
+    }
+}
+
+GArray *ecfs_repairs_find_back (EcfsArchive *archive, const GArray *rows, bool (*tick) (void *user), void *user)
+{
+    GArray *back = ecfs_sightings_array_new ();
+    g_autoptr (GPtrArray) objects = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
+    g_autoptr (GArray) checked = g_array_new (FALSE, TRUE, sizeof (EcfsCheckedStripe));
+    g_array_set_clear_func (checked, checked_clear);
+    for (guint i = 0; i < rows->len; i++)
+        ask_for (archive, &g_array_index (rows, EcfsRepairRow, i), objects, checked);
+    EcfsCheckBatch batch = {.archive = archive, .objects = objects, .stripes = checked, .tick = tick, .user = user};
+    if (checked->len == 0 || !ecfs_check_gone (&batch))
+        return back;
+    for (guint i = 0; i < checked->len; i++) {
+        const EcfsCheckedStripe *one = &g_array_index (checked, EcfsCheckedStripe, i);
+        const EcfsSighting sighting = {
+            .object = one->object->uuid, .index = one->stripe->index, .instance = one->stripe->instance, .back = true};
+        if (one->fault == ECFS_STRIPE_FINE)
+            g_array_append_val (back, sighting);
+    }
+    return back;
 }

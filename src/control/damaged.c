@@ -12,6 +12,7 @@ static bool parse_sighting (JsonObject *object, EcfsSighting *ret_sighting)
                                    .instance = (uint64_t) instance,
                                    .gone = ecfs_control_flag (object, "gone"),
                                    .lies = ecfs_control_flag (object, "lies"),
+                                   .back = ecfs_control_flag (object, "back"),
                                    .reason = (char *) reason};
     return uuid != NULL && reason != NULL && index >= 0 && index <= 255 && instance > 0 &&
            ecfs_uuid_parse (uuid, &ret_sighting->object);

@@ -2,8 +2,10 @@
 #include "fsck/fsck_priv.h"
 #include "object/placement.h"
 #include "verbs/status.h"
+#include "wire/wire.h"
 
-#define SPARES_MOST 256 /* that are read for one object */
+#define SPARES_MOST  256 /* that are read for one object */
+#define TOLD_AT_ONCE 256 /* stripes that are put into the queue of repairs in one request to a mount */
 
 typedef struct Repairing {
     EcfsFsckRun *run;
@@ -100,6 +102,7 @@ static int load_damage (EcfsFsckRun *self, const EcfsUuid *uuid, int64_t object,
 {
     GError *why = NULL;
     ret_damage->n_stripes = ret_damage->n_lost = 0;
+    ret_damage->uuid = *uuid;
     ret_damage->object = object;
     g_autoptr (EcfsObjectRow) now = object_now (self, object, &why);
     g_autoptr (GArray) faults = why != NULL ? NULL : ecfs_spool_faults (self->spool, uuid, &why);
@@ -119,12 +122,17 @@ static int load_damage (EcfsFsckRun *self, const EcfsUuid *uuid, int64_t object,
     return ret_damage->n_stripes > 0;
 }
 
+static bool is_gone (const EcfsFaultyStripe *stripe)
+{
+    return stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
+}
+
 static void count (EcfsFsckRun *self, const EcfsDamage *damage)
 {
     for (unsigned i = 0; i < damage->n_stripes; i++) {
         const EcfsFaultyStripe *stripe = &damage->stripes[i];
         EcfsFsckEndpoint *at = &self->endpoints[MIN (stripe->position, self->n_endpoints)];
-        bool gone = stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
+        bool gone = is_gone (stripe);
         bool damaged = stripe->fault == ECFS_STRIPE_SIZE || stripe->fault == ECFS_STRIPE_DAMAGED ||
                        stripe->fault == ECFS_STRIPE_FORGED;
         bool unknown = stripe->fault == ECFS_STRIPE_UNKNOWN;
@@ -172,12 +180,59 @@ static void tell_silences (const EcfsFsckRun *self)
 
 /* Repair */
 
+static char *reason_of (const EcfsFaultyStripe *stripe)
+{
+    if (stripe->text != NULL)
+        return g_strdup (stripe->text);
+    return g_strdup (stripe->fault == ECFS_STRIPE_GONE       ? "its endpoint does not have it any more"
+                     : stripe->fault == ECFS_STRIPE_GIVEN_UP ? "its endpoint was given up"
+                                                             : "it has another size");
+}
+
+/* The catalog shows by itself which stripes were never stored. */
+static void note_left (EcfsFsckRun *self, const EcfsDamage *damage)
+{
+    for (unsigned i = 0; i < damage->n_stripes && self->left->len < ECFS_REPAIRS_MAX; i++) {
+        const EcfsFaultyStripe *stripe = &damage->stripes[i];
+        if (stripe->fault == ECFS_STRIPE_UNKNOWN || stripe->fault == ECFS_STRIPE_ABSENT)
+            continue;
+        const EcfsSighting sighting = {.object = damage->uuid,
+                                       .index = (uint16_t) stripe->index,
+                                       .instance = stripe->instance,
+                                       .gone = is_gone (stripe),
+                                       .lies = stripe->fault == ECFS_STRIPE_FORGED,
+                                       .reason = reason_of (stripe)};
+        g_array_append_val (self->left, sighting);
+    }
+}
+
+/* From the queue of repairs `status` and `wait` know, and a mount tries again. */
+static void put_into_queue (EcfsFsckRun *self, const GArray *sightings)
+{
+    for (guint i = 0, n; i < sightings->len; i += n) {
+        unsigned n_queued;
+        g_autoptr (GError) error = NULL;
+        g_autoptr (GArray) some = g_array_new (FALSE, FALSE, sizeof (EcfsSighting)); /* of borrowed text */
+        n = MIN (sightings->len - i, TOLD_AT_ONCE);
+        g_array_append_vals (some, &g_array_index (sightings, EcfsSighting, i), n);
+        if (self->writer->mounted
+                ? ecfs_sightings_hand_over (self->archive, some, &error)
+                : ecfs_sightings_queue (ecfs_archive_catalog (self->writer->archive), some, &n_queued, &error))
+            continue;
+        g_warning ("%s; 'ecfs status' and 'ecfs wait' do not know of all that is left", error->message);
+        return;
+    }
+}
+
 static void conclude (EcfsFsckRun *self, const EcfsDamage *damage, EcfsDamageResult result, const EcfsRepairTask *task)
 {
+    if (result == ECFS_DAMAGE_LEFT)
+        note_left (self, damage);
     self->sums.results[result]++;
     self->progress.n_done++;
     if (task != NULL) {
         self->sums.n_rebuilt += task->order.n_stored;
+        self->sums.n_rebuilt_objects += task->order.n_stored > 0;
         self->sums.read_bytes += task->order.read_bytes;
         self->sums.written_bytes += task->order.written_bytes;
     }
@@ -207,9 +262,7 @@ static void order (Attempt *attempt)
         if (stripe->fault == ECFS_STRIPE_UNKNOWN)
             continue;
         attempt->task.order.instance[stripe->index] = stripe->instance;
-        attempt->task.order.gone[stripe->index] = stripe->fault == ECFS_STRIPE_GONE ||
-                                                  stripe->fault == ECFS_STRIPE_GIVEN_UP ||
-                                                  stripe->fault == ECFS_STRIPE_FORGED;
+        attempt->task.order.gone[stripe->index] = is_gone (stripe) || stripe->fault == ECFS_STRIPE_FORGED;
     }
 }
 
@@ -232,7 +285,6 @@ static bool find_spares (Repairing *self, Attempt *attempt)
                                  .uuid = attempt->spooled.uuid};
         int64_t endpoint = spare.endpoint;
         int found;
-        self->sums.n_rebuilt_objects += task->order.n_stored > 0;
         while ((found = ecfs_spool_next_orphan (run->spool, &spare, &self->error)) == 1 && spare.endpoint == endpoint &&
                ecfs_uuid_equal (&spare.uuid, &attempt->spooled.uuid)) {
             const EcfsStripeRow row = {
@@ -354,12 +406,18 @@ static bool repair (Repairing *self, GError **error)
 {
     EcfsFsckRun *run = self->run;
     bool wanted = is_wanted (run);
-    if (!wanted || !ecfs_fsck_open_writer (run, error)) {
+    bool settles = run->back->len > 0 && (wanted || ecfs_fsck_may_repair (run));
+    bool open = (wanted || settles) && ecfs_fsck_open_writer (run, error);
+    if (settles && open)
+        put_into_queue (run, run->back);
+    if (!wanted || !open) {
         leave_all (self);
-        return !wanted;
+        return open || (!wanted && !settles);
     }
     bool done = repair_all (self, error);
-    return conclude_stale (self, done ? error : NULL) && done && ecfs_fsck_goes_on (run, error);
+    bool concluded = conclude_stale (self, done ? error : NULL);
+    put_into_queue (run, run->left);
+    return concluded && done && ecfs_fsck_goes_on (run, error);
 }
 
 static void stale_clear (gpointer data)

@@ -101,19 +101,28 @@ static bool spool_absent (EcfsFsckRun *self, const EcfsObjectRow *object, GError
     return true;
 }
 
-static void note_known (EcfsCheckedStripe *checked, const GArray *known)
+static void note_known (EcfsFsckRun *self, EcfsCheckedStripe *checked, const GArray *known)
 {
     for (guint i = 0; i < known->len; i++) {
         const EcfsRepairRow *row = &g_array_index (known, EcfsRepairRow, i);
         if (checked->fault != ECFS_STRIPE_FINE || row->index != checked->stripe->index ||
             row->instance != checked->stripe->instance)
             continue;
-        checked->fault = row->gone ? ECFS_STRIPE_FORGED : ECFS_STRIPE_DAMAGED; /* what is there and is not to be used */
+        if (row->gone && !row->lies) {
+            const EcfsSighting sighting = {.object = checked->object->uuid,
+                                           .index = checked->stripe->index,
+                                           .instance = checked->stripe->instance,
+                                           .back = true};
+            g_array_append_val (self->back, sighting);
+            continue;
+        }
+        checked->fault = row->lies ? ECFS_STRIPE_FORGED : ECFS_STRIPE_DAMAGED; /* what is there and is not to be used */
         checked->text = g_strdup (row->reason);
     }
 }
 
-/* What readers met and queued for repair: where all seems to be there, its bytes are wrong, and not read for that. */
+/* What readers met and queued for repair: where all seems to be there, its bytes are wrong, and not read for that. What
+ * was gone and is there again is as good as any other. */
 static bool note_queued (EcfsFsckRun *self, GArray *stripes, GError **error)
 {
     const EcfsObjectRow *object = NULL;
@@ -129,7 +138,7 @@ static bool note_queued (EcfsFsckRun *self, GArray *stripes, GError **error)
         if (why != NULL && !ecfs_fsck_survives (self, why, error))
             return false;
         if (known != NULL)
-            note_known (checked, known);
+            note_known (self, checked, known);
     }
     return true;
 }
@@ -305,6 +314,8 @@ static void run_clear (EcfsFsckRun *self)
         g_free (self->silences[i]);
     g_free (self->silences);
     g_free (self->endpoints);
+    g_array_unref (self->back);
+    g_array_unref (self->left);
     ecfs_spool_free (self->spool);
     ecfs_spool_free (self->crowded);
     ecfs_scrub_close (self->seen);
@@ -323,6 +334,8 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
     self.n_endpoints = ecfs_archive_n_endpoints (self.archive);
     self.endpoints = g_new0 (EcfsFsckEndpoint, self.n_endpoints + 1);
     self.silences = g_new0 (char *, self.n_endpoints + 1);
+    self.back = ecfs_sightings_array_new ();
+    self.left = ecfs_sightings_array_new ();
     self.spool = ecfs_spool_new (error);
     self.crowded = self.spool == NULL ? NULL : ecfs_spool_new (error);
     char *summary = NULL;

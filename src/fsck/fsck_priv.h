@@ -42,6 +42,7 @@ typedef struct EcfsFaultyStripe {
 } EcfsFaultyStripe;
 
 typedef struct EcfsDamage {
+    EcfsUuid uuid;
     int64_t object;
     int guarantee;   /* of the stripes that are fine, in endpoints; -1: they do not determine the content */
     unsigned n_lost; /* stripes that are to be stored once more: all that are not UNKNOWN */
@@ -132,6 +133,8 @@ typedef struct EcfsFsckRun {
     int64_t asked_us; /* how long endpoints were asked for stripes that nothing knows */
     bool is_walked;   /* all objects were gone over once: what is wrong with their rows was told */
     bool is_named;    /* only objects of the paths, which are in the spool */
+    GArray *back;     /* of EcfsSighting: stripes that are queued as gone, and are there */
+    GArray *left;     /* of EcfsSighting: stripes of objects that could not be repaired, ECFS_REPAIRS_MAX at most */
     EcfsSpool *spool;
     EcfsSpool *crowded; /* another: objects that would be safer with stripes elsewhere, as damages */
     EcfsScrub *seen;    /* orphans, since when; NULL: they are not to be removed, or it cannot be noted */

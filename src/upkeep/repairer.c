@@ -541,10 +541,33 @@ static bool came_back (EcfsRepairer *self)
     return any;
 }
 
+/* What could not be rebuilt may have been brought back to where it was: that ends what the queue says of it. */
+static void settle_back (EcfsRepairer *self)
+{
+    unsigned n_queued;
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    g_autoptr (GArray) rows = g_hash_table_size (self->retries) == 0 ? NULL : ecfs_catalog_repairs (catalog, 0, NULL);
+    g_autoptr (GArray) asked = g_array_new (FALSE, FALSE, sizeof (EcfsRepairRow)); /* of borrowed text */
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        const EcfsRepairRow *row = &g_array_index (rows, EcfsRepairRow, i);
+        if (g_hash_table_contains (self->retries, &row->object) && is_due (self, row->object))
+            g_array_append_vals (asked, row, 1);
+    }
+    if (asked->len == 0)
+        return;
+    g_autoptr (GArray) back = ecfs_repairs_find_back (self->archive, asked, goes_on, self);
+    if (back->len > 0 && !ecfs_sightings_queue (catalog, back, &n_queued, &error))
+        g_info ("%s", error->message); /* tried again; whoever changes something is told the error */
+    else if (back->len > 0)
+        g_message ("%u stripes that were gone are there again", back->len);
+}
+
 static void repair_round (EcfsRepairer *self)
 {
     const EcfsRepairs repairs = {
         .next = next_task, .done = task_done, .tick = tick, .most = most_objects, .user = self};
+    settle_back (self);
     find_lacking (self, came_back (self));
     self->jobs = g_ptr_array_new_with_free_func (job_free);
     self->listed = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);

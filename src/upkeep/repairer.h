@@ -14,9 +14,10 @@
  * has stored, and its uploads wait.
  *
  * What fails is tried again after 5 s, then after twice as long each time, up to 5 min, but not before 20 times as long
- * as the try took, and gives way to others from then on; and at once when an endpoint comes back. What readers meet
- * while repairs are under way takes its place among those that wait. What an endpoint must do has its deadlines and
- * breakers: repairs are ordinary readers and writers.
+ * as the try took, and gives way to others from then on; and at once when an endpoint comes back. Before that,
+ * endpoints are asked for what they had lost: a stripe that is there again needs no repair. What readers meet while
+ * repairs are under way takes its place among those that wait. What an endpoint must do has its deadlines and breakers:
+ * repairs are ordinary readers and writers.
  *
  * What was rebuilt counts as repaired when the journal at the endpoints names it, which is not waited for.
  *

@@ -411,8 +411,13 @@ static void judge_damage (Verdict *self)
     problem.reason = MAX (n_damaged, n_found) > 0
                          ? g_strdup_printf ("%" PRIi64 " stripes are damaged or gone", MAX (n_damaged, n_found))
                          : g_strdup_printf ("%" PRIi64 " objects were stored without all of their stripes", n_lacking);
-    problem.advice = g_strdup (repairs_itself ? "The mount rebuilds them in the background. To do it now:"
-                                              : "Rebuild them from the others:");
+    const char *advice =
+        repairs_itself ? "The mount rebuilds them in the background. To do it now:" : "Rebuild them from the others:";
+    problem.advice =
+        g_strdup (objects != NULL && number_of (objects, "guarantee") < 0
+                      ? "What is needed and cannot be rebuilt is read again as soon as the files that endpoints have "
+                        "lost are back in their places. To rebuild what can be, and to see which files are concerned:"
+                      : advice);
     problem.action = g_strdup_printf ("ecfs fsck -y%s %s", n_found > n_damaged ? " --deep" : "", self->directory);
     add (self, &problem);
 }

@@ -33,13 +33,14 @@ static JsonObject *describe (const EcfsSighting *sighting)
 {
     char uuid[ECFS_UUID_TEXT_SIZE];
     JsonObject *object = json_object_new ();
-    g_autofree char *reason = g_utf8_make_valid (sighting->reason, -1);
+    g_autofree char *reason = g_utf8_make_valid (sighting->reason != NULL ? sighting->reason : "", -1);
     ecfs_uuid_text (&sighting->object, uuid);
     json_object_set_string_member (object, "object", uuid);
     json_object_set_int_member (object, "index", sighting->index);
     json_object_set_int_member (object, "instance", (int64_t) sighting->instance);
     json_object_set_boolean_member (object, "gone", sighting->gone);
     json_object_set_boolean_member (object, "lies", sighting->lies);
+    json_object_set_boolean_member (object, "back", sighting->back);
     json_object_set_string_member (object, "reason", reason);
     return object;
 }

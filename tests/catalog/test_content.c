@@ -379,10 +379,39 @@ static void test_repairs (void)
     OK (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, &again, stripes[2].instance, 1, intent, &e));
     g_assert_cmpuint (n_repairs (&f, 0), ==, 1);
     g_assert_true (queue_repair (&f, object, 2, 77, false));
+    OK (e, ecfs_catalog_repair_drop (f.catalog, &object->uuid, 2, stripes[2].instance, &e)); /* not this one */
+    g_assert_cmpuint (n_repairs (&f, 0), ==, 2);
+    OK (e, ecfs_catalog_repair_drop (f.catalog, &object->uuid, 2, 77, &e));
+    g_assert_cmpuint (n_repairs (&f, 0), ==, 1);
     OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, "file", NULL, &e));
     OK (e, ecfs_catalog_drop (f.catalog, ino, &e));
     g_assert_cmpuint (n_repairs (&f, 0), ==, 0);
     check_totals (&f);
+    fixture_clear (&f);
+}
+
+static void test_repairs_by_kind (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6);
+    publish_one (&f, ino, object);
+    for (unsigned i = 0; i < 3; i++) {
+        bool queued;
+        const EcfsRepairRow row = {.index = (uint16_t) i,
+                                   .instance = g_array_index (object->stripes, EcfsStripeRow, i).instance,
+                                   .gone = i > 0,
+                                   .lies = i == 2,
+                                   .reason = (char *) "reason"};
+        OK (e, ecfs_catalog_repair_add (f.catalog, &object->uuid, &row, &queued, &e));
+    }
+    g_autoptr (GArray) rows = ecfs_catalog_repairs (f.catalog, 0, NULL);
+    g_assert_cmpuint (rows->len, ==, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        const EcfsRepairRow *row = &g_array_index (rows, EcfsRepairRow, i);
+        g_assert_true (row->index == i && row->gone == (i > 0) && row->lies == (i == 2));
+    }
     fixture_clear (&f);
 }
 
@@ -878,6 +907,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/a-sha256-is-filled-in-once", test_sha256);
     g_test_add_func ("/content/a-key-is-journaled-before-its-object", test_key_in_journal);
     g_test_add_func ("/content/repairs-are-queued-once-and-end-with-their-stripe", test_repairs);
+    g_test_add_func ("/content/a-repair-tells-gone-damaged-and-lying-stripes-apart", test_repairs_by_kind);
     g_test_add_func ("/content/staging-rows-follow-a-file-to-its-commit", test_staging);
     g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);
     g_test_add_func ("/content/free-accepts-nothing", test_free_nothing);
