@@ -554,12 +554,28 @@ static bool find_again (EcfsArchive *self, const EcfsArchiveEndpoint *known, con
     return true;
 }
 
+/* Where a recovery found too few endpoints and there are enough again, each takes one stripe of an object, as before.
+ * Takes @text; g_free (). */
+static char *end_doubling (char *text, const char *path, GError **error)
+{
+    g_autofree char *whole = text;
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
+    if (config == NULL)
+        return NULL;
+    bool is_temporary = config->allow_double == ECFS_DOUBLE_TEMPORARY;
+    g_autoptr (EcfsCodec) codec = is_temporary ? ecfs_codec_new (config->code, NULL) : NULL;
+    if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, false, NULL))
+        return g_steal_pointer (&whole);
+    return ecfs_config_edit (whole, "archive", "allow_double", "no");
+}
+
 static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
 {
     EcfsEndpointRow row;
     const char *name = endpoint->spec->name;
     g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
     g_autofree char *text = extended_config (path, endpoint, error);
+    text = text == NULL ? NULL : end_doubling (g_steal_pointer (&text), path, error);
     if (text == NULL || !ecfs_archive_register (self->catalog, self->keys, self->shares, endpoint, false, &row, error))
         return false;
     if (!ecfs_replace_file (path, text, strlen (text), 0600, error))

@@ -38,6 +38,22 @@ static bool set_choice (const EcfsConfigOption *option, bool *field, const char 
     return false;
 }
 
+static const char *const doublings[] = {
+    [ECFS_DOUBLE_NO] = "no",
+    [ECFS_DOUBLE_YES] = "yes",
+    [ECFS_DOUBLE_TEMPORARY] = "temporary",
+};
+
+static bool set_doubling (EcfsDoubling *field, const char *value)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS (doublings); i++)
+        if (strcmp (value, doublings[i]) == 0) {
+            *field = (EcfsDoubling) i;
+            return true;
+        }
+    return false;
+}
+
 static bool set_quorum (unsigned *field, const char *value)
 {
     uint64_t number = 0;
@@ -117,6 +133,9 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
     case ECFS_OPTION_CHOICE:
         good = set_choice (option, field, value);
         break;
+    case ECFS_OPTION_DOUBLING:
+        good = set_doubling (field, value);
+        break;
     case ECFS_OPTION_QUORUM:
         good = set_quorum (field, value);
         break;
@@ -183,6 +202,8 @@ char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOptio
         return g_strdup (*(char *const *) field);
     case ECFS_OPTION_CHOICE:
         return g_strdup (option->choices[*(const bool *) field ? 1 : 0]);
+    case ECFS_OPTION_DOUBLING:
+        return g_strdup (doublings[*(const EcfsDoubling *) field]);
     case ECFS_OPTION_QUORUM:
         return *(const unsigned *) field == 0 ? g_strdup ("auto") : g_strdup_printf ("%u", *(const unsigned *) field);
     case ECFS_OPTION_SIZE:

@@ -13,6 +13,14 @@ typedef struct EcfsConfigEndpoint {
     char *zone; /* default: the endpoint's name */
 } EcfsConfigEndpoint;
 
+/* Whether an endpoint may hold more than one stripe of an object. */
+typedef enum EcfsDoubling {
+    ECFS_DOUBLE_NO,
+    ECFS_DOUBLE_YES,
+    ECFS_DOUBLE_TEMPORARY, /* as yes, until there are enough endpoints, and what is stored so is not as safe as wanted
+                            */
+} EcfsDoubling;
+
 typedef struct EcfsConfig {
     char *code;
     bool rs_liberasurecode;   /* rs_provider = liberasurecode */
@@ -29,7 +37,7 @@ typedef struct EcfsConfig {
     uint64_t staging_max;     /* bytes; 0: all the disk but staging_reserve */
     uint64_t staging_reserve; /* bytes of the disk that staging leaves for the catalog */
     EcfsReadPolicy read_policy;
-    bool allow_double;    /* an endpoint may hold more than one stripe of an object */
+    EcfsDoubling allow_double;
     bool repair_off;      /* repair = off: nothing is repaired behind */
     uint64_t repair_rate; /* bytes per second that repairs behind may read and write; 0: no limit */
     int64_t deletion_grace_us;
@@ -55,6 +63,7 @@ typedef struct EcfsConfigOption {
         ECFS_OPTION_PERCENT,
         ECFS_OPTION_POLICY,
         ECFS_OPTION_COLD,
+        ECFS_OPTION_DOUBLING,
         ECFS_OPTION_COMMAND
     } kind;
     size_t offset;          /* of the field in EcfsConfig */

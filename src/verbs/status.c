@@ -177,6 +177,7 @@ static bool is_there (EcfsArchive *archive, const GArray *found, int64_t id)
 /* How safe one object is. */
 typedef struct ObjectHealth {
     unsigned n, n_stored, n_reachable, tolerance;
+    bool doubled; /* an endpoint has several of its stripes */
     int guarantee;
 } ObjectHealth;
 
@@ -186,11 +187,14 @@ static void object_health (EcfsArchive *archive, const GArray *found, const Ecfs
     bool present[ECFS_CODEC_MAX_N] = {false};
     size_t holder[ECFS_CODEC_MAX_N] = {0};
     unsigned n = ecfs_codec_n (codec), n_stored = 0, n_reachable = 0;
+    bool doubled = false;
     for (unsigned i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         if (stripe->index >= n)
             continue;
         n_stored++;
+        for (unsigned j = 0; j < i && !doubled; j++)
+            doubled = g_array_index (object->stripes, EcfsStripeRow, j).endpoint == stripe->endpoint;
         holder[stripe->index] = (size_t) stripe->endpoint;
         present[stripe->index] = !damaged[stripe->index] && is_there (archive, found, stripe->endpoint);
         n_reachable += present[stripe->index];
@@ -199,12 +203,15 @@ static void object_health (EcfsArchive *archive, const GArray *found, const Ecfs
                                  .n_stored = n_stored,
                                  .n_reachable = n_reachable,
                                  .tolerance = ecfs_codec_tolerance (codec),
+                                 .doubled = doubled,
                                  .guarantee = ecfs_holders_guarantee (codec, present, holder)};
 }
 
 typedef struct Tally {
     uint64_t n_full, n_degraded, n_unreadable;
-    int guarantee; /* the least; INT_MAX without objects */
+    uint64_t n_doubled; /* of those that are full, … */
+    unsigned widest;    /* … and the stripes of the one that has most */
+    int guarantee;      /* the least; INT_MAX without objects */
 } Tally;
 
 static void tally (Tally *self, const ObjectHealth *health)
@@ -215,6 +222,10 @@ static void tally (Tally *self, const ObjectHealth *health)
         self->n_degraded++;
     else
         self->n_full++;
+    if (health->n_reachable == health->n && health->doubled && health->guarantee < (int) health->tolerance) {
+        self->n_doubled++;
+        self->widest = MAX (self->widest, health->n);
+    }
     self->guarantee = MIN (self->guarantee, health->guarantee);
 }
 
@@ -259,6 +270,19 @@ static bool tally_objects (EcfsArchive *archive, const GArray *found, const GArr
     return true;
 }
 
+/* Objects that survive less than their code promises, where nobody has chosen that. */
+static void add_doubled (JsonObject *objects, EcfsArchive *archive, const Tally *sum)
+{
+    unsigned n_takers = 0;
+    if (ecfs_archive_config (archive)->allow_double == ECFS_DOUBLE_YES || sum->n_doubled == 0)
+        return;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++)
+        n_takers += ecfs_archive_endpoint (archive, i)->endpoint != NULL &&
+                    ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_ACTIVE;
+    json_object_set_int_member (objects, "doubled", (int64_t) sum->n_doubled);
+    json_object_set_int_member (objects, "endpoints_lacking", sum->widest - MIN (n_takers, sum->widest));
+}
+
 static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray *found, GError **error)
 {
     Tally sum;
@@ -278,6 +302,7 @@ static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray 
     json_object_set_int_member (objects, "degraded", (int64_t) sum.n_degraded);
     json_object_set_int_member (objects, "unreadable", (int64_t) sum.n_unreadable);
     json_object_set_int_member (objects, "missing_stripes", (int64_t) totals.n_not_full);
+    add_doubled (objects, archive, &sum);
     if (sum.guarantee != INT_MAX)
         json_object_set_int_member (objects, "guarantee", sum.guarantee);
     json_object_set_object_member (status, "objects", objects);

@@ -422,6 +422,33 @@ static void judge_damage (Verdict *self)
     add (self, &problem);
 }
 
+/* Several stripes of an object at one endpoint, where nobody has chosen that: fewer endpoints may vanish. */
+static void judge_doubled (Verdict *self)
+{
+    JsonObject *objects = part_of (self->status, "objects");
+    int64_t n_doubled = objects == NULL ? 0 : number_of (objects, "doubled");
+    if (n_doubled == 0)
+        return;
+    int64_t n_lacking = number_of (objects, "endpoints_lacking");
+    Problem problem = {.meaning = safety (self)};
+    problem.check = badness (self, &problem.verdict);
+    problem.reason =
+        g_strdup_printf ("%" PRIi64 " objects have several stripes at one endpoint, and survive the loss of "
+                         "fewer endpoints than their code promises",
+                         n_doubled);
+    if (n_lacking > 0) {
+        problem.advice = g_strdup_printf ("Add %" PRIi64 " endpoint%s, or one that 'ecfs recover' was not given, then "
+                                          "run 'ecfs fsck -y'. If it is to stay so, set allow_double = yes in "
+                                          "ecfs.conf.",
+                                          n_lacking, n_lacking == 1 ? "" : "s");
+        problem.action = g_strdup_printf ("ecfs endpoint add %s NAME=URL", self->directory);
+    } else {
+        problem.advice = g_strdup ("Move them apart:");
+        problem.action = g_strdup_printf ("ecfs fsck -y %s", self->directory);
+    }
+    add (self, &problem);
+}
+
 /* What was rebuilt and only this machine knows of. */
 static void judge_rebuilt (Verdict *self)
 {
@@ -655,6 +682,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_away (&self);
     judge_unreadable (&self);
     judge_damage (&self);
+    judge_doubled (&self);
     judge_gaps (&self);
     judge_key (&self);
     judge_rebuilt (&self);

@@ -60,6 +60,11 @@ static void test_reads (void)
                                               "close_timeout = 30s\nsmall_file = 0\n" ENDPOINTS);
     g_assert_cmpstr (config->code, ==, "copies:3");
     g_assert_true (config->commit_async && config->rewrite_deny && config->allow_double);
+    g_autoptr (EcfsConfig) temporary = accepted ("[archive]\nallow_double = temporary\n" ENDPOINTS);
+    g_assert_cmpint (config->allow_double, ==, ECFS_DOUBLE_YES);
+    g_assert_cmpint (temporary->allow_double, ==, ECFS_DOUBLE_TEMPORARY);
+    g_autofree char *again = ecfs_config_format (temporary);
+    g_assert_nonnull (strstr (again, "\nallow_double = temporary\n"));
     g_assert_cmpuint (config->write_quorum, ==, 2);
     g_assert_cmpint (config->close_timeout_us, ==, 30000000);
     g_assert_cmpuint (config->endpoints->len, ==, 2);
