@@ -198,8 +198,7 @@ static void put_stake (EcfsRecovering *self, EcfsRecoverPlace *place)
         ecfs_recover_tell (self, "%s; its marker stays as it was", error->message);
 }
 
-/* What most markers say of the archive; 0: most say nothing. */
-static void hear_markers (EcfsRecovering *self)
+void ecfs_recover_hear_markers (EcfsRecovering *self)
 {
     size_t n_places = self->n_places;
     self->n_known = n_places;
@@ -211,7 +210,7 @@ static void hear_markers (EcfsRecovering *self)
             n_same +=
                 self->places[j].marker.copies == one->copies && self->places[j].marker.endpoints == one->endpoints;
         if (n_same * 2 > n_places && one->copies > 0 && one->endpoints >= one->copies) {
-            self->n_known = one->endpoints;
+            self->n_known = self->n_by_markers = one->endpoints;
             self->n_copies = one->copies;
         }
     }
@@ -219,7 +218,6 @@ static void hear_markers (EcfsRecovering *self)
 
 bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error)
 {
-    hear_markers (self);
     if (!await_others (self, error))
         return false;
     EcfsRecoverClaim *claim = g_new0 (EcfsRecoverClaim, 1);

@@ -1,6 +1,7 @@
 /* Stripes, as endpoints have them: whether there are enough of every object, and what no journal tells of. */
 #include "archive/keys.h"
 #include "recover/recover_priv.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 
@@ -253,11 +254,24 @@ static EcfsStray *gather_alike (EcfsRecovering *self, const GArray *told, guint 
     return stray;
 }
 
+/* Where its stripes are not: at endpoints that are not given, or that were never there. */
+static void note_spread (EcfsRecovering *self, const EcfsStray *stray)
+{
+    const GArray *stripes = stray->row->stripes;
+    bool doubled = false;
+    for (guint i = 0; i < stripes->len; i++)
+        for (guint j = 0; j < i && !doubled; j++)
+            doubled = g_array_index (stripes, EcfsStripeRow, i).endpoint ==
+                      g_array_index (stripes, EcfsStripeRow, j).endpoint;
+    self->has_doubled = self->has_doubled || doubled;
+    self->n_lacking += stripes->len < ecfs_codec_n (stray->codec);
+}
+
 /* One object of those that @told is about, from @at to @end: where its stripes do not agree, what most of them say.
  * NULL: it cannot be content, or error. */
 static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint at, guint end, GError **error)
 {
-    bool any = false;
+    bool any = false, is_known = false;
     g_autoptr (GError) reason = NULL;
     EcfsStray *best = NULL;
     for (guint i = at; i < end; i++) {
@@ -274,6 +288,7 @@ static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint 
             g_clear_pointer (&best, stray_free);
             return NULL;
         }
+        is_known = is_known || one->is_known;
         may = may || one->is_known;
         any = any || may;
         EcfsStray *stray = may ? gather_alike (self, told, i, end) : NULL;
@@ -284,6 +299,8 @@ static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint 
         g_clear_pointer (&stray, stray_free);
     }
     self->sums->n_lost_strays += any && best == NULL;
+    if (best != NULL && !is_known)
+        note_spread (self, best);
     return best;
 }
 
@@ -385,6 +402,19 @@ static void tell_rest (EcfsRecovering *self)
                            "%" PRIu64 " objects that no journal mentions have too few stripes on these endpoints: they "
                            "were not finished, or are lost",
                            sums->n_lost_strays);
+    if (self->n_lacking > 0) {
+        g_autofree char *directory = ecfs_shell_word (self->what->directory);
+        g_autofree char *advice =
+            self->what->dry_run || self->what->read_only
+                ? g_strdup ("give it too")
+                : g_strdup_printf ("add it with 'ecfs endpoint add %s NAME=URL'; 'ecfs fsck -y %s' rebuilds what is "
+                                   "missing",
+                                   directory, directory);
+        ecfs_recover_tell (self,
+                           "stripes of %" PRIu64 " objects are at none of the endpoints that are given: if there is "
+                           "another one, %s",
+                           self->n_lacking, advice);
+    }
     if (sums->n_foreign > 0)
         ecfs_recover_tell (self, "%" PRIu64 " stripes are of another archive or damaged; they are left alone",
                            sums->n_foreign);

@@ -135,6 +135,11 @@ static void close_places (EcfsRecovering *self)
     ecfs_key_ring_unref (self->pending_keys);
 }
 
+static bool is_empty (const EcfsRecovering *self)
+{
+    return !self->sums->has_snapshot && self->sums->n_records == 0;
+}
+
 /* Configuration */
 
 static bool is_given (const EcfsRecover *what, const char *key)
@@ -176,6 +181,60 @@ static void take_setting (void *user, const char *key, const char *value)
         ecfs_recover_tell (self->recovering, "the setting %s = %s is left out: %s", key, value, error->message);
 }
 
+/* Without a journal: the code that all files have which are no copies. */
+static bool find_code (EcfsRecovering *self, EcfsConfig *config, GError **error)
+{
+    g_autofree char *found = NULL;
+    g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (self->catalog, error);
+    for (guint i = 0; codes != NULL && i < codes->len; i++) {
+        g_autofree char *code = g_strdup (g_ptr_array_index (codes, i));
+        *strchrnul (code, '/') = '\0';
+        g_autoptr (EcfsCodec) codec = ecfs_codec_new (code, NULL);
+        if (codec == NULL || (ecfs_codec_k (codec) > 1 && found != NULL))
+            return true;
+        if (ecfs_codec_k (codec) > 1)
+            found = g_strdup (ecfs_codec_code (codec));
+    }
+    if (found == NULL || g_str_equal (found, config->code))
+        return codes != NULL;
+    ecfs_recover_tell (self, "code = %s is set, as of the files that are there", found);
+    return ecfs_config_set (config, "code", found, error);
+}
+
+/* Whether the archive was made for fewer endpoints than its code makes stripes. */
+static bool was_doubled (const EcfsRecovering *self, const EcfsCodec *codec)
+{
+    return self->has_doubled || (self->n_by_markers > 0 && self->n_by_markers < ecfs_codec_n (codec));
+}
+
+/* Where the journal does not tell how many stripes of a file an endpoint may hold, and one does not do. */
+static void settle_doubling (EcfsRecovering *self, EcfsConfig *config, const EcfsCodec *codec, unsigned n_endpoints)
+{
+    bool enough = ecfs_archive_enough_endpoints (codec, n_endpoints, false, NULL);
+    if (is_given (self->what, "allow_double") && config->allow_double != ECFS_DOUBLE_NO)
+        return;
+    if (enough && config->allow_double == ECFS_DOUBLE_TEMPORARY) {
+        ecfs_recover_tell (self, "%u endpoints are enough for %s: allow_double = no is set", n_endpoints, config->code);
+        config->allow_double = ECFS_DOUBLE_NO;
+    }
+    if (enough || config->allow_double != ECFS_DOUBLE_NO)
+        return;
+    bool was = was_doubled (self, codec);
+    config->allow_double = was ? ECFS_DOUBLE_YES : ECFS_DOUBLE_TEMPORARY;
+    if (was)
+        ecfs_recover_tell (self,
+                           "%s makes %u stripes, and the archive had fewer endpoints: allow_double = yes is set, as it "
+                           "was",
+                           config->code, ecfs_codec_n (codec));
+    else
+        ecfs_recover_tell (self,
+                           "%s makes %u stripes, each for an endpoint of its own, and only %u endpoints are known: "
+                           "allow_double = temporary is set, so an endpoint holds several stripes of a file, and files "
+                           "survive the loss of fewer endpoints than they should. 'ecfs endpoint add' of enough "
+                           "endpoints ends that",
+                           config->code, ecfs_codec_n (codec), n_endpoints);
+}
+
 /* The endpoints as they are given, and the settings as the journal tells them; g_free (). */
 static char *make_config (EcfsRecovering *self, GError **error)
 {
@@ -193,17 +252,13 @@ static char *make_config (EcfsRecovering *self, GError **error)
         if (!is_ours)
             g_ptr_array_remove_index (config->endpoints, i);
     }
+    if (is_empty (self) && !is_given (self->what, "code") && !find_code (self, config, error))
+        return NULL;
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
     g_autoptr (EcfsCodec) codec = rows == NULL ? NULL : ecfs_codec_new (config->code, error);
     if (codec == NULL)
         return NULL;
-    if (!ecfs_archive_enough_endpoints (codec, rows->len, config->allow_double, NULL)) {
-        ecfs_recover_tell (self,
-                           "%s makes %u stripes and %u endpoints are known: allow_double = yes is set, until there are "
-                           "more",
-                           config->code, ecfs_codec_n (codec), rows->len);
-        config->allow_double = true;
-    }
+    settle_doubling (self, config, codec, rows->len);
     return ecfs_config_format (config);
 }
 
@@ -399,11 +454,6 @@ static bool guess (EcfsRecovering *self, const char *path, GError **error)
     return true;
 }
 
-static bool is_empty (const EcfsRecovering *self)
-{
-    return !self->sums->has_snapshot && self->sums->n_records == 0;
-}
-
 /* The catalog says how many endpoints and copies there are, and these say what counts for the catalog. */
 static bool make_namespace (EcfsRecovering *self, const char *path, GError **error)
 {
@@ -457,7 +507,7 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
         !name_places (self, error))
         return false;
     name_doubted (self);
-    self->sums->n_known = self->n_known;
+    self->sums->n_known = is_empty (self) ? MAX (self->n_known, self->n_by_markers) : self->n_known;
     self->sums->n_given = self->n_places;
     self->sequence = MAX (self->sequence, self->sums->sequence);
     if (self->used_epoch == UINT32_MAX)
@@ -522,18 +572,44 @@ static bool check_quiet (EcfsRecovering *self, GError **error)
     return refuse (self, error, "%s", text);
 }
 
+/* @names: as name_missing (); without a journal there are none, and the markers tell how many there are. */
+static void tell_missing (EcfsRecovering *self, const char *names)
+{
+    size_t n_known = self->sums->n_known;
+    bool comes_back = !self->what->dry_run && !self->what->read_only;
+    g_autofree char *directory = ecfs_shell_word (self->what->directory);
+    g_autofree char *advice =
+        comes_back ? g_strdup_printf ("'ecfs endpoint add %s NAME=URL' brings one back, with what it has", directory)
+                   : g_strdup ("give them too if they are still there");
+    if (*names != '\0')
+        ecfs_recover_tell (self, "endpoints of the archive are not given%s: %s", names, advice);
+    else if (self->n_places < n_known)
+        ecfs_recover_tell (self, "the archive has %zu endpoints by their markers, and %zu of them %s not given: %s",
+                           n_known, n_known - self->n_places, n_known - self->n_places == 1 ? "is" : "are", advice);
+}
+
 static bool check_sense (EcfsRecovering *self, GError **error)
 {
     g_autofree char *missing = name_missing (self);
-    if (self->n_places * 2 < self->n_known &&
-        !refuse (self, error, "the archive has %zu endpoints, and only %zu of them %s given: give the others too%s",
-                 self->n_known, self->n_places, self->n_places == 1 ? "is" : "are", missing))
+    const size_t n_known = self->sums->n_known;
+    if (self->n_places * 2 < n_known) {
+        if (!refuse (self, error, "the archive has %zu endpoints, and only %zu of them %s given: give the others too%s",
+                     n_known, self->n_places, self->n_places == 1 ? "is" : "are", missing))
+            return false;
+    } else {
+        tell_missing (self, missing);
+    }
+    if (self->sums->n_lost_strays > 0 && is_empty (self) && self->n_places < n_known &&
+        !refuse (self, error,
+                 "%" PRIu64 " objects have too few stripes on these endpoints, and would be left out for ever: give "
+                 "the others too",
+                 self->sums->n_lost_strays))
         return false;
     if (self->sums->n_lost > 0 && *missing != '\0' &&
         !refuse (self, error, "%" PRIu64 " objects cannot be read with these endpoints alone: give the others too%s",
                  self->sums->n_lost, missing))
         return false;
-    if (self->has_doubted && !self->sums->has_snapshot && self->sums->n_records == 0 &&
+    if (self->has_doubted && is_empty (self) &&
         !refuse (self, error, "nothing that the endpoints say is believed: name endpoints to believe"))
         return false;
     if (self->unsettled != NULL && !self->has_named &&
@@ -616,13 +692,15 @@ static void reset_sums (EcfsRecovering *self)
     EcfsRecovered *sums = self->sums;
     g_clear_pointer (&sums->doubted, g_ptr_array_unref);
     sums->n_unfinished = sums->n_hinted = sums->n_set_apart = sums->n_lost = 0;
-    sums->n_lost_strays = sums->n_foreign = self->n_given_up = self->n_exchanged = 0;
+    sums->n_lost_strays = sums->n_foreign = self->n_given_up = self->n_exchanged = self->n_lacking = 0;
+    self->has_doubled = false;
 }
 
 static bool fill_directory (EcfsRecovering *self, GError **error)
 {
     g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
     bool changes = !self->what->dry_run && !self->what->read_only, grew = true;
+    ecfs_recover_hear_markers (self);
     if (!ecfs_archive_make_directories (self->directory, error) || !ecfs_recover_keep_keys (self, error) ||
         (changes && !ecfs_recover_claim_begin (self, error)) || !make_catalog (self, path, error) ||
         !check_sense (self, error))

@@ -48,6 +48,9 @@ typedef struct EcfsRecovering {
     GHashTable *codecs;      /* identity, the codec's → EcfsCodec of stripes that no journal tells of; NULL: none */
     bool has_believed;       /* one of them is believed whatever the others say */
     bool has_named;          /* the user said of some whether their words count */
+    size_t n_by_markers;     /* endpoints that the archive has by most of the markers; 0: they do not say */
+    bool has_doubled;        /* an object that no journal mentions was stored with several stripes at one endpoint */
+    uint64_t n_lacking;      /* objects that no journal mentions, and stripes of theirs are at none of the endpoints */
     size_t n_known;          /* endpoints that the archive has, also those that are not given, … */
     size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
     atomic_uint n_sealed;    /* stripes that are sealed under a key that is not given, … */
@@ -184,6 +187,8 @@ uint64_t ecfs_recover_least_said (const EcfsRecovering *self, uint64_t *said);
  * to change. */
 extern _Atomic int64_t ecfs_recover_renew_us, ecfs_recover_patience_us, ecfs_recover_look_us;
 
+/** Before anything is written: what the markers say of how large the archive is. */
+void ecfs_recover_hear_markers (EcfsRecovering *self);
 /** Writes a claim to the archive into all markers and keeps it alive. EBUSY: another recovery is under way. */
 bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error);
 /** Reads the markers: ENOTRECOVERABLE, or ENOTCONN where it is on none, where the claim is not on so many endpoints
