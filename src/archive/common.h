@@ -122,8 +122,9 @@ size_t ecfs_archive_n_left (const EcfsArchive *self);
 bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error);
 /**
  * Marks an endpoint and writes its row, which *ret_row then holds but for its name; or ends what was begun and not
- * finished with the endpoint. @keys: NULL where the archive has none. @new: the archive never had content, so an
- * endpoint without marker lost nothing.
+ * finished with the endpoint. One of this archive that no row names is taken in as it is, with what it has. EEXIST: it
+ * is another archive's, or in use by a newer copy of this one. @keys: NULL where the archive has none. @new: the
+ * archive never had content, so an endpoint without marker lost nothing.
  */
 bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyRing *keys, const EcfsKeyShares *shares,
                             const EcfsConfigEndpoint *config, bool new, EcfsEndpointRow *ret_row, GError **error);

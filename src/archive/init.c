@@ -2,14 +2,16 @@
  * How an archive and its endpoints begin, so that whatever is killed half-way can be done again. The order:
  * directories, catalog (which has the archive's identity), key, then for each endpoint its marker and its row in the
  * catalog, and ecfs.conf last. So a directory without ecfs.conf, whose catalog never had a file, is what an init has
- * left that did not end; a marker of this archive that no row names, and a row that no section names, are what an add
- * has left.
+ * left that did not end; a row that no section names is what an add has left. A marker of this archive that no row
+ * names is what an add has left, or an endpoint that a recovery was not given and no journal told it of.
  */
 #include "archive/common.h"
 #include "archive/init_key.h"
 #include "archive/key_losses.h"
+#include "archive/key_open.h"
 #include "archive/keys.h"
 #include "archive/marks.h"
+#include "catalog/sessions.h"
 #include "salvage-resource.h"
 #include "util/io.h"
 
@@ -97,13 +99,13 @@ static void tidy_unmarked (const EcfsEndpointSpec *spec)
         (void) !ecfs_endpoint_remove_directory_wait (endpoint, "incoming", NULL); /* what is in use stays */
 }
 
-/* The row with this name or this identity, of which one may be NULL. @ret_row gets no name. */
-static bool find_row (EcfsCatalog *catalog, const char *name, const EcfsUuid *uuid, EcfsEndpointRow *ret_row)
+/* The row with this name; @ret_row gets none. */
+static bool find_row (EcfsCatalog *catalog, const char *name, EcfsEndpointRow *ret_row)
 {
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (catalog, NULL); /* adding the row finds what is wrong */
     for (guint i = 0; rows != NULL && i < rows->len; i++) {
         const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
-        if ((name != NULL && strcmp (row->name, name) == 0) || (uuid != NULL && ecfs_uuid_equal (&row->uuid, uuid))) {
+        if (strcmp (row->name, name) == 0) {
             *ret_row = *row;
             ret_row->name = NULL;
             return true;
@@ -123,31 +125,72 @@ static bool check_never_removed (EcfsCatalog *catalog, const EcfsMarker *there, 
                                       was));
 }
 
-/* Writes *marker, or takes the one that is there into it where an add has left it that was killed before its row. */
+static bool check_no_row (EcfsCatalog *catalog, const EcfsMarker *there, GError **error)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (catalog, error);
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        const EcfsEndpointRow *other = g_ptr_array_index (rows, i);
+        if (ecfs_uuid_equal (&other->uuid, &there->endpoint))
+            return ecfs_fail (error, EEXIST, "it is the same place as endpoint %s, by another URL", other->name);
+    }
+    return rows != NULL;
+}
+
+/* An endpoint whose marker is ahead of the catalog is used by another copy of it, as one that was recovered. */
+static bool check_not_newer (EcfsCatalog *catalog, const EcfsMarker *there, GError **error)
+{
+    uint32_t epoch = ecfs_catalog_epoch (catalog);
+    bool known = there->epoch < epoch || there->session_number == 0;
+    if (there->claim.epoch > epoch)
+        return ecfs_fail (
+            error, EEXIST,
+            "a recovery of this archive%s%s has claimed it: when that has ended, use the archive directory "
+            "that it made; if it was interrupted, run 'ecfs recover' again and name all endpoints",
+            *there->claim.host == '\0' ? "" : " on ", there->claim.host);
+    if (!known && !ecfs_catalog_session_known (catalog, there->session_number, &there->session, &known, error))
+        return false;
+    return (known &&
+            (there->epoch < epoch || (there->epoch == epoch && there->sequence <= ecfs_catalog_sequence (catalog)))) ||
+           ecfs_fail (error, EEXIST,
+                      "it is in use by another copy of this archive directory: its marker is of epoch %" PRIu32
+                      ", change %" PRIu64 ", and this one ends at epoch %" PRIu32 ", change %" PRIu64
+                      ": use the newer one, or make one with 'ecfs recover' and name all endpoints",
+                      there->epoch, there->sequence, epoch, ecfs_catalog_sequence (catalog));
+}
+
+/* Whether the endpoint with this marker may be one of the archive again, as it is. */
+static bool check_returns (EcfsCatalog *catalog, const EcfsKeyRing *keys, const EcfsMarker *there, GError **error)
+{
+    g_autofree char *fault = ecfs_marker_fault (there, ecfs_marker_judge (there, keys, NULL));
+    if (!check_no_row (catalog, there, error))
+        return false;
+    if (fault != NULL)
+        return ecfs_fail (
+            error, EEXIST,
+            "it says that it is an endpoint of this archive already, but %s: choose another directory, or "
+            "empty this one if nothing there is needed",
+            fault);
+    return check_not_newer (catalog, there, error) && check_never_removed (catalog, there, error);
+}
+
+/* Writes *marker, or takes the one that is there into it where no row names that; *ret_returns: which it was.
+ * @begun_only: takes only one that may be what this epoch has begun and not finished. */
 static bool mark_endpoint (EcfsCatalog *catalog, const EcfsKeyRing *keys, EcfsEndpoint *endpoint, EcfsMarker *marker,
-                           GError **error)
+                           bool begun_only, bool *ret_returns, GError **error)
 {
     g_autoptr (GError) reason = NULL;
     EcfsMarker there;
-    EcfsEndpointRow row;
     ecfs_marker_sign (marker, keys);
+    *ret_returns = false;
     if (ecfs_endpoint_mark_wait (endpoint, marker, true, &reason))
         return true;
     if (reason->code == EEXIST && ecfs_endpoint_examine_wait (endpoint, &there, NULL) &&
-        ecfs_marker_judge (&there, keys, NULL) == ECFS_MARKER_AUTHENTIC &&
-        ecfs_uuid_equal (&there.archive, &marker->archive) && there.epoch == marker->epoch &&
-        there.sequence <= marker->sequence && !find_row (catalog, NULL, &there.endpoint, &row)) {
+        ecfs_uuid_equal (&there.archive, &marker->archive) && (!begun_only || there.epoch == marker->epoch)) {
+        if (!check_returns (catalog, keys, &there, error))
+            return ecfs_prefix (error, "endpoint %s", ecfs_endpoint_name (endpoint));
         *marker = there;
-        return check_never_removed (catalog, &there, error);
-    }
-    if (reason->code == EEXIST && ecfs_endpoint_examine_wait (endpoint, &there, NULL) &&
-        ecfs_uuid_equal (&there.archive, &marker->archive)) {
-        g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (catalog, NULL);
-        for (guint i = 0; rows != NULL && i < rows->len; i++) {
-            const EcfsEndpointRow *other = g_ptr_array_index (rows, i);
-            if (ecfs_uuid_equal (&other->uuid, &there.endpoint))
-                return ecfs_fail (error, EEXIST, "it is the same place as endpoint %s, by another URL", other->name);
-        }
+        *ret_returns = true;
+        return true;
     }
     g_propagate_error (error, g_steal_pointer (&reason));
     return false;
@@ -194,9 +237,36 @@ static void leave_salvage (EcfsEndpoint *endpoint)
     }
 }
 
-static bool add_endpoint (EcfsCatalog *catalog, const EcfsKeyRing *keys, EcfsEndpoint *endpoint,
-                          const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row, GError **error)
+static void tell_nobody (void *user, const char *text)
 {
+    (void) user;
+    (void) text;
+}
+
+/* The share of the key that an endpoint has kept stays that of its zone: with a second one fewer zones could read. */
+static bool note_share (EcfsCatalog *catalog, const EcfsKeyShares *shares, EcfsEndpoint *endpoint,
+                        const EcfsConfigEndpoint *config, GError **error)
+{
+    g_autoptr (GArray) all = ecfs_key_found_new ();
+    const EcfsKeyFound where = {.endpoint = config->spec->name, .zone = config->zone};
+    if (shares == NULL || ecfs_key_shares_threshold (shares) == 0)
+        return true;
+    ecfs_key_find (endpoint, ecfs_catalog_archive (catalog), &where, all, tell_nobody, NULL);
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeyFile *file = &g_array_index (all, EcfsKeyFound, i).file;
+        if (ecfs_key_shares_has (shares, file) &&
+            !ecfs_key_shares_note_found (catalog, config->zone, file->share.x, error))
+            return false;
+    }
+    return true;
+}
+
+static bool add_endpoint (EcfsCatalog *catalog, const EcfsKeyRing *keys, const EcfsKeyShares *shares,
+                          EcfsEndpoint *endpoint, const EcfsConfigEndpoint *config, bool new, EcfsEndpointRow *ret_row,
+                          GError **error)
+{
+    bool returns;
+    const EcfsEndpointSpec *spec = config->spec;
     EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
                          .endpoint = ecfs_uuid_new (),
                          .epoch = ecfs_catalog_epoch (catalog),
@@ -204,17 +274,19 @@ static bool add_endpoint (EcfsCatalog *catalog, const EcfsKeyRing *keys, EcfsEnd
     /* A marker that knows more than the catalog after a crash would make that an old copy. */
     if (!ecfs_catalog_barrier (catalog, error))
         return false;
-    if (find_row (catalog, spec->name, NULL, ret_row)) {
+    if (find_row (catalog, spec->name, ret_row)) {
         marker.endpoint = ret_row->uuid;
         ecfs_marker_sign (&marker, keys);
         return check_that_of_row (endpoint, spec, &marker, new, error);
     }
-    if (!mark_endpoint (catalog, keys, endpoint, &marker, error))
+    if (!mark_endpoint (catalog, keys, endpoint, &marker, false, &returns, error) ||
+        (returns && !note_share (catalog, shares, endpoint, config, error)))
         return false;
     *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
     if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, &ret_row->id, error))
         return true;
-    unmark_endpoint (spec);
+    if (!returns) /* what was there before stays as it was */
+        unmark_endpoint (spec);
     return false;
 }
 
@@ -228,7 +300,7 @@ bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyRing *keys, const
                             const EcfsConfigEndpoint *config, bool new, EcfsEndpointRow *ret_row, GError **error)
 {
     g_autoptr (EcfsEndpoint) endpoint = open_any (config->spec, error);
-    if (endpoint == NULL || !add_endpoint (catalog, keys, endpoint, config->spec, new, ret_row, error))
+    if (endpoint == NULL || !add_endpoint (catalog, keys, shares, endpoint, config, new, ret_row, error))
         return false;
     if (!give_share (catalog, shares, endpoint, config->zone, error)) {
         if (new)
@@ -293,21 +365,21 @@ bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyRing *keys, 
                                  EcfsEndpointRow *ret_row, char **ret_old_name, GError **error)
 {
     const EcfsEndpointSpec *spec = config->spec;
+    bool returns;
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
     EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
                          .endpoint = ecfs_uuid_new (),
                          .epoch = ecfs_catalog_epoch (catalog),
                          .sequence = ecfs_catalog_sequence (catalog)};
     if (endpoint == NULL || !check_emptied (catalog, endpoint, spec, old, error) ||
-        !ecfs_catalog_barrier (catalog, error) || !mark_endpoint (catalog, keys, endpoint, &marker, error))
+        !ecfs_catalog_barrier (catalog, error) ||
+        !mark_endpoint (catalog, keys, endpoint, &marker, true, &returns, error))
         return false;
     *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
-    if (!give_share (catalog, shares, endpoint, config->zone, error)) {
-        unmark_endpoint (spec);
-        return false;
-    }
-    if (!ecfs_catalog_endpoint_supersede (catalog, old->id, &marker.endpoint, &ret_row->id, ret_old_name, error)) {
-        unmark_endpoint (spec);
+    if (!give_share (catalog, shares, endpoint, config->zone, error) ||
+        !ecfs_catalog_endpoint_supersede (catalog, old->id, &marker.endpoint, &ret_row->id, ret_old_name, error)) {
+        if (!returns)
+            unmark_endpoint (spec);
         return false;
     }
     leave_salvage (endpoint);
