@@ -413,6 +413,9 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
                 " objects: %s written, %s read, %.2f bytes for each one written\n",
                 tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_rebuilt"), written_text,
                 read_text, read / written);
+    } else if (tool_number (summary, "stripes_rebuilt") > 0) {
+        printf ("  rebuilt  %" PRIi64 " stripes of %" PRIi64 " objects: they were found among the orphans\n",
+                tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_repaired"));
     }
     print_moves (summary);
     print_orphans (self, summary);

@@ -198,6 +198,20 @@ bool ecfs_catalog_object_known (EcfsCatalog *self, const EcfsUuid *object, bool 
     return READ (self, object_known (self, object, ret_known, error));
 }
 
+static bool stripe_lacking (EcfsCatalog *self, const EcfsUuid *uuid, unsigned index, bool *ret_lacking, GError **error)
+{
+    int found;
+    g_autoptr (EcfsObjectRow) object = ecfs_object_find (self, uuid, &found, error);
+    *ret_lacking = object != NULL && index < ecfs_code_n (object->code) && ecfs_stripe_at (object, index) == NULL;
+    return found >= 0;
+}
+
+bool ecfs_catalog_stripe_lacking (EcfsCatalog *self, const EcfsUuid *object, unsigned index, bool *ret_lacking,
+                                  GError **error)
+{
+    return READ (self, stripe_lacking (self, object, index, ret_lacking, error));
+}
+
 static bool deletion_queued (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_queued,
                              GError **error)
 {

@@ -38,6 +38,10 @@ bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const
 /** Whether there is such an object, with whatever stripes. */
 bool ecfs_catalog_object_known (EcfsCatalog *self, const EcfsUuid *object, bool *ret_known, GError **error);
 
+/** Whether there is such an object, and it has no stripe with this index, which its code makes. */
+bool ecfs_catalog_stripe_lacking (EcfsCatalog *self, const EcfsUuid *object, unsigned index, bool *ret_lacking,
+                                  GError **error);
+
 /** Whether the stripe (index, instance, endpoint) of an object waits to be deleted. */
 bool ecfs_catalog_deletion_queued (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
                                    bool *ret_queued, GError **error);

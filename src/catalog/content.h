@@ -218,8 +218,8 @@ bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const E
 
 /**
  * Durable compare-and-set for a stripe that is at its endpoint, and that nothing knows: the object has at this index
- * the instance @old_instance, with the same digest → @stripe takes its place. ESTALE otherwise, or where something
- * knows it.
+ * the instance @old_instance, with the same digest → @stripe takes its place; or @old_instance is 0, and the object
+ * lacks it → it gets it. ESTALE otherwise, or where something knows it.
  */
 bool ecfs_catalog_stripe_adopt (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
                                 uint64_t old_instance, GError **error);

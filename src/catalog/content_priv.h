@@ -44,6 +44,8 @@ bool ecfs_object_renew (EcfsCatalog *self, const EcfsObjectRow *old, const EcfsO
 /** Puts a stripe in the place of @old (NULL: there was none), which is queued for deletion. */
 bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
                        const EcfsStripeRow *old, GError **error);
+/** The n of a code: the sum of the numbers behind the colon ("rs:4+2", "copies:3"); 0: the text has none. */
+guint ecfs_code_n (const char *code);
 const EcfsStripeRow *ecfs_stripe_at (const EcfsObjectRow *object, unsigned index);
 
 /* shared.c */

@@ -3,8 +3,7 @@
 
 #include <sys/stat.h>
 
-/* The n of a code: the sum of the numbers behind the colon ("rs:4+2", "copies:3"); 0: the text has none. */
-static guint code_n (const char *code)
+guint ecfs_code_n (const char *code)
 {
     const char *at = strchr (code, ':');
     guint64 n = 0;
@@ -17,7 +16,7 @@ static guint code_n (const char *code)
 
 static bool is_full (const char *code, guint n_stripes)
 {
-    return n_stripes >= code_n (code);
+    return n_stripes >= ecfs_code_n (code);
 }
 
 static bool read_stripes (EcfsCatalog *self, int64_t object, GArray *stripes, GError **error)
@@ -493,7 +492,7 @@ static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStrip
     if (object == NULL)
         return ecfs_intent_end (self, id, &intent, NULL, error);
     const EcfsStripeRow *old = ecfs_stripe_at (object, stripe->index);
-    bool has_place = stripe->index < code_n (object->code); /* it may have got a smaller code */
+    bool has_place = stripe->index < ecfs_code_n (object->code); /* it may have got a smaller code */
     if ((old == NULL ? 0 : old->instance) != old_instance || !has_place ||
         !has_room_for (object, stripe, max_per_endpoint))
         return end_index (self, id, &intent, stripe->index, NULL, error);
@@ -527,8 +526,10 @@ static bool adopt_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStr
                       INT (stripe->endpoint)) < 0)
         return false;
     const EcfsStripeRow *old = object == NULL ? NULL : ecfs_stripe_at (object, stripe->index);
-    if (old == NULL || old->instance != old_instance || known != 0 || queued != 0 ||
-        memcmp (old->digest, stripe->digest, sizeof old->digest) != 0)
+    bool fits = old == NULL
+                    ? object != NULL && old_instance == 0 && stripe->index < ecfs_code_n (object->code)
+                    : old->instance == old_instance && memcmp (old->digest, stripe->digest, sizeof old->digest) == 0;
+    if (!fits || known != 0 || queued != 0)
         return ecfs_fail (error, ESTALE, "stripe %u: the object or its stripe has changed meanwhile", stripe->index);
     return ecfs_stripe_swap (self, object, stripe, old, error);
 }
@@ -660,7 +661,7 @@ static bool set_object_code (EcfsCatalog *self, const EcfsUuid *uuid, const char
     bool was_full = is_full (object->code, object->stripes->len);
     g_free (object->code);
     object->code = g_strdup (code);
-    if (!drop_stripes_from (self, object, code_n (code), error) ||
+    if (!drop_stripes_from (self, object, ecfs_code_n (code), error) ||
         (intent != 0 && !add_stripes (self, object, stripes, intent, error)))
         return false;
     self->counters.totals.n_not_full -= was_full ? 0 : 1;

@@ -204,8 +204,8 @@ typedef struct EcfsRepairs {
 
 /** Ends what a task owns. */
 void ecfs_repair_task_clear (EcfsRepairTask *task);
-/** Gives the object those of its spares that are what it lost, and takes the stripes that they replace out of the
- * order. True: nothing of the order is left. */
+/** Gives the object those of its spares that are what it lost or lacks, and takes the stripes that they replace out of
+ * the order. True: nothing of the order is left. */
 bool ecfs_repair_adopt (EcfsArchive *archive, EcfsRepairTask *task, const EcfsRepairs *repairs);
 void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs);
 

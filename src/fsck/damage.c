@@ -274,6 +274,14 @@ static bool is_forged (const EcfsDamage *damage, unsigned index)
     return false;
 }
 
+static bool is_absent (const EcfsDamage *damage, unsigned index)
+{
+    for (unsigned i = 0; i < damage->n_stripes; i++)
+        if (damage->stripes[i].index == index && damage->stripes[i].fault == ECFS_STRIPE_ABSENT)
+            return true;
+    return false;
+}
+
 /* What else there is of its stripes, at any endpoint; but for forged ones, which had the right digests, too. */
 static bool find_spares (Repairing *self, Attempt *attempt)
 {
@@ -289,8 +297,9 @@ static bool find_spares (Repairing *self, Attempt *attempt)
                ecfs_uuid_equal (&spare.uuid, &attempt->spooled.uuid)) {
             const EcfsStripeRow row = {
                 .index = (uint16_t) spare.index, .instance = spare.instance, .endpoint = endpoint, .size = spare.size};
-            if (spare.index >= ECFS_CODEC_MAX_N || task->order.instance[spare.index] == 0 ||
-                is_forged (&attempt->damage, spare.index))
+            bool wanted = spare.index < ECFS_CODEC_MAX_N &&
+                          (task->order.instance[spare.index] != 0 || is_absent (&attempt->damage, spare.index));
+            if (!wanted || is_forged (&attempt->damage, spare.index))
                 continue;
             if (task->spares == NULL)
                 task->spares = g_array_new (FALSE, FALSE, sizeof (EcfsStripeRow));

@@ -32,7 +32,11 @@ static bool is_from_before (const Pruning *self, const EcfsStripeHeader *header,
 static bool is_accounted_for (Pruning *self, const EcfsStripeHeader *header, EcfsPruneStripe *stripe, GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    bool known = false;
+    bool known = false, lacking = false;
+    if (!stripe->is_open && !ecfs_catalog_stripe_lacking (catalog, &header->object, header->index, &lacking, error))
+        return false;
+    if (lacking)
+        return ecfs_fail (error, EBUSY, "its object lacks this stripe: 'ecfs fsck -y' gives it back");
     if (header->epoch == ecfs_catalog_epoch (catalog) || self->unrecovered || stripe->is_open)
         return true;
     if (!ecfs_catalog_object_known (catalog, &header->object, &known, error))

@@ -17,11 +17,11 @@ typedef struct EcfsPruneStripe {
 } EcfsPruneStripe;
 
 /**
- * Removes those stripes of an endpoint that no object, intent or deletion has, that are of this archive and no newer
- * than its catalog, nor, but for @unrecovered, from before it was recovered without their object, once the endpoints
- * have confirmed that none of them knows of something newer and that they have the journal up to now, so that a
- * recovery would not look for them either. False: all of the others but those that are unrecovered stay for the reason
- * in @error; some may have been removed. Blocks as long as the endpoints do.
+ * Removes those stripes of an endpoint that no object, intent or deletion has, nor an object lacks, that are of this
+ * archive and no newer than its catalog, nor, but for @unrecovered, from before it was recovered without their object,
+ * once the endpoints have confirmed that none of them knows of something newer and that they have the journal up to
+ * now, so that a recovery would not look for them either. False: all of the others but those that are unrecovered stay
+ * for the reason in @error; some may have been removed. Blocks as long as the endpoints do.
  */
 bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint, EcfsPruneStripe *stripes, size_t n_stripes,
                       bool unrecovered, GError **error);

@@ -1,3 +1,4 @@
+#include "catalog/check.h"
 #include "catalog/journal.h"
 #include "check_db.h"
 #include "fixture.h"
@@ -412,6 +413,47 @@ static void test_repairs_by_kind (void)
         const EcfsRepairRow *row = &g_array_index (rows, EcfsRepairRow, i);
         g_assert_true (row->index == i && row->gone == (i > 0) && row->lies == (i == 2));
     }
+    fixture_clear (&f);
+}
+
+static bool is_lacking (Fixture *f, const EcfsUuid *object, unsigned index)
+{
+    bool lacking = false;
+    OK (e, ecfs_catalog_stripe_lacking (f->catalog, object, index, &lacking, &e));
+    return lacking;
+}
+
+static void test_stripe_adopt (void)
+{
+    Fixture f;
+    init (&f);
+    EcfsUuid nobody = ecfs_uuid_new ();
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 100, 5);
+    publish_one (&f, ino, object);
+    const EcfsStripeRow *second = &g_array_index (object->stripes, EcfsStripeRow, 1);
+    EcfsStripeRow found = {.index = 5, .instance = 95, .endpoint = f.endpoints[5], .size = 9, .digest = {5}};
+    EcfsStripeRow beyond = {.index = 6, .instance = 96, .endpoint = f.endpoints[6], .size = 9};
+    EcfsStripeRow other = {.index = 1, .instance = 91, .endpoint = f.endpoints[6], .size = 9, .digest = {99}};
+    EcfsStripeRow same = *second;
+    same.instance = 92;
+    same.endpoint = f.endpoints[6];
+    g_assert_true (is_lacking (&f, &object->uuid, 5));
+    g_assert_false (is_lacking (&f, &object->uuid, 1) || is_lacking (&f, &object->uuid, 6) ||
+                    is_lacking (&f, &nobody, 5));
+#define ADOPT(object, stripe, old) CODE (e, ecfs_catalog_stripe_adopt (f.catalog, object, stripe, old, &e))
+    g_assert_cmpint (ADOPT (&nobody, &found, 0), ==, ESTALE);
+    g_assert_cmpint (ADOPT (&object->uuid, &beyond, 0), ==, ESTALE); /* its code makes six */
+    g_assert_cmpint (ADOPT (&object->uuid, &found, 94), ==, ESTALE); /* that one it never had */
+    g_assert_cmpint (ADOPT (&object->uuid, &found, 0), ==, 0);
+    g_assert_false (is_lacking (&f, &object->uuid, 5));
+    g_assert_cmpint (ADOPT (&object->uuid, &found, 0), ==, ESTALE); /* it has it */
+    found.instance = 97;
+    g_assert_cmpint (ADOPT (&object->uuid, &found, 0), ==, ESTALE);
+    g_assert_cmpint (ADOPT (&object->uuid, &other, second->instance), ==, ESTALE); /* of another digest */
+    g_assert_cmpint (ADOPT (&object->uuid, &same, second->instance), ==, 0);
+#undef ADOPT
+    check_totals (&f);
     fixture_clear (&f);
 }
 
@@ -900,6 +942,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/a-failed-publish-changes-nothing", test_publish_errors);
     g_test_add_func ("/content/intents-left-by-a-crash-are-deleted-at-once", test_intents);
     g_test_add_func ("/content/publish-keeps-spares-and-deletes-what-it-leaves-out", test_spare_in_publish);
+    g_test_add_func ("/content/a-stripe-is-adopted-where-it-fits", test_stripe_adopt);
     g_test_add_func ("/content/stripe-set-is-a-compare-and-set", test_stripe_set);
     g_test_add_func ("/content/exchange-changes-where-bytes-are-and-nothing-else", test_exchange);
     g_test_add_func ("/content/other-content-is-not-exchanged", test_exchange_other);
