@@ -461,6 +461,7 @@ int actor_do (Actor *self, const Op *op)
         return read_it (self, op);
     case OP_PUT:
     case OP_RECODE:
+    case OP_COOL:
     case OP_PACK:
     case OP_EMPTY:
     case OP_TAKE_OUT:

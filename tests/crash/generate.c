@@ -35,7 +35,7 @@ typedef struct Maker {
     bool hidden;     /* the endpoint hideable[0] */
     bool doubled;    /* an endpoint took nothing for a while: one is enough */
     unsigned paused; /* that endpoint, while it is; N_ENDPOINTS: none */
-    bool replaced, backed_up, recoded, damaged;
+    bool replaced, backed_up, recoded, cooled, damaged;
     bool is_troubled;
     unsigned tolerance;
     unsigned weak[N_ENDPOINTS]; /* endpoints that may lose what they have of the journal: as many as may be lost */
@@ -263,6 +263,12 @@ static void recode_one (Maker *self)
     self->recoded = true;
 }
 
+static void cool_all (Maker *self)
+{
+    say (self, "cool");
+    self->cooled = true;
+}
+
 static void pack_all (Maker *self)
 {
     say (self, "pack");
@@ -340,7 +346,10 @@ static void damage_some (Maker *self)
     }
     if (!may_double (self) || self->replaced)
         return;
-    unsigned most = self->recoded ? 1 : self->tolerance, first = below (self, N_ENDPOINTS);
+    unsigned most = self->recoded  ? 1
+                    : self->cooled ? MIN (self->tolerance, 2)
+                                   : self->tolerance,
+             first = below (self, N_ENDPOINTS);
     for (unsigned i = 0, n = 1 + below (self, most); i < n; i++)
         say (self, "%s %u", chance (self, 60) ? "damage" : "lose", (first + i) % N_ENDPOINTS);
     if (chance (self, 60))
@@ -436,18 +445,19 @@ static void stop_halfway (Maker *self)
 
 static void work_beside (Maker *self)
 {
-    static void (*const kinds[]) (Maker *) = {work_elsewhere, work_elsewhere, work_elsewhere, work_elsewhere,
-                                              work_elsewhere, wait_now,       wait_now,       wait_now,
-                                              wait_or_sync,   put_one,        recode_one,     reopen_or_check,
-                                              hide_or_show,   blot_some,      stop_halfway,   pack_all};
+    static void (*const kinds[]) (Maker *) = {
+        work_elsewhere, work_elsewhere, work_elsewhere, work_elsewhere, work_elsewhere, wait_now,
+        wait_now,       wait_now,       wait_or_sync,   put_one,        recode_one,     reopen_or_check,
+        hide_or_show,   blot_some,      stop_halfway,   pack_all,       cool_all};
     kinds[below (self, G_N_ELEMENTS (kinds))](self);
 }
 
 static void work_on_all (Maker *self)
 {
     static void (*const kinds[]) (Maker *) = {
-        wait_or_sync, wait_or_sync,    reopen_or_check, put_one,    recode_one, hide_or_show, hide_or_show, empty_one,
-        replace_one,  pause_or_resume, lose_directory,  use_backup, use_backup, damage_some,  blot_some,    pack_all};
+        wait_or_sync, wait_or_sync, reopen_or_check, put_one,         recode_one,     hide_or_show,
+        hide_or_show, empty_one,    replace_one,     pause_or_resume, lose_directory, use_backup,
+        use_backup,   damage_some,  blot_some,       pack_all,        cool_all};
     kinds[below (self, G_N_ELEMENTS (kinds))](self);
 }
 

@@ -382,6 +382,7 @@ void model_apply (Model *self, const Op *op, bool failed)
     case OP_EMPTY:
     case OP_TAKE_OUT:
     case OP_RECODE:
+    case OP_COOL:
     case OP_PACK:
     case OP_READ:
     case OP_FSCK:
@@ -438,6 +439,7 @@ bool model_makes_durable (const Model *self, const Op *op)
     case OP_SYNC:
     case OP_PUT:
     case OP_RECODE:
+    case OP_COOL:
     case OP_FSCK:
     case OP_RECOVER:
     case OP_BACKUP:

@@ -34,6 +34,7 @@ static const Word words[] = {
     {"remount", OP_REMOUNT, ""},
     {"put", OP_PUT, "pn"},
     {"recode", OP_RECODE, "po"},
+    {"cool", OP_COOL, ""},
     {"pack", OP_PACK, ""},
     {"sync", OP_SYNC, ""},
     {"drain", OP_DRAIN, ""},

@@ -64,6 +64,7 @@ typedef enum OpKind {
     OP_REMOUNT,
     OP_PUT,
     OP_RECODE,
+    OP_COOL,
     OP_PACK,
     OP_SYNC,
     OP_DRAIN,

@@ -132,6 +132,8 @@ static EcfsConfig *make_flawed_config (const Soak *self)
     config->allow_double = true; /* of them, one code has more stripes than there are endpoints */
     config->segment_size = SEGMENT_BYTES;
     config->commit_async = self->round->async;
+    g_free (config->policy);
+    config->policy = g_strdup ("cold=copies:3 after=0s");
     return config;
 }
 
@@ -218,6 +220,8 @@ static void check_and_recover (Soak *self)
         OpKind kind = ((const Op *) self->script->pdata[i])->kind;
         if (kind == OP_RECODE)
             n_away = MIN (n_away, 1); /* the least that codes of scripts tolerate */
+        else if (kind == OP_COOL)
+            n_away = MIN (n_away, 2); /* as the policy's code */
         else if (kind == OP_EMPTY || kind == OP_READONLY || (kind == OP_WITHOUT && self->shared->moved))
             n_away = 0; /* others may have two stripes of an object */
     }

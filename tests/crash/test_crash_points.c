@@ -115,6 +115,15 @@ typedef struct Scenario {
     "create a; write a 0 3000; close a; create b; write b 0 700; close b; truncate a; write a 0 900; begin a; "        \
     "unlink b; rename small b; pack; await a; close a; recode b rs:4+1; recode a copies:2; pack; sync"
 
+/* By a policy for which all that is not read is cold: whole objects, and packs into packs, while files change. */
+#define COOL                                                                                                           \
+    "create a; write a 0 30000; close a; create b; write b 0 700; close b; cool; truncate a; write a 0 900; close a; " \
+    "link b c; unlink b; rename small e; cool; pack; open c; write c 100 50; close c; cool; sync"
+/* What changes while it is moved stays what it is then. */
+#define COOL_BESIDE                                                                                                    \
+    "create a; write a 0 3000; close a; create b; write b 0 30000; close b; truncate a; write a 0 900; begin a; "      \
+    "unlink old; cool; await a; close a; truncate b; write b 0 100; close b; cool; pack; sync"
+
 #define OTHER_KEY                                                                                                      \
     "create a; write a 0 30000; close a; way; wait; rotate; create b; write b 0 20000; close b; unlink small; sync"
 #define FIRST_KEY "keyed; create b; write b 0 20000; close b; unlink small; sync"
@@ -149,6 +158,12 @@ static void in_zones (EcfsConfig *config)
     }
 }
 
+static void cools (EcfsConfig *config)
+{
+    g_free (config->policy);
+    config->policy = g_strdup ("cold=rs:3+2 after=0s");
+}
+
 static const Scenario scenarios[] = {
     {"new-files", NULL, BEFORE, NEW_FILES, 0},
     {"names", NULL, BEFORE, NAMES, 0},
@@ -167,6 +182,9 @@ static const Scenario scenarios[] = {
     {"stream", NULL, "create old; write old 0 60000; close old; wait; sync", STREAM, 0},
     {"put", NULL, BEFORE, PUT, 0},
     {"recode", NULL, BEFORE, RECODE, 0},
+    {"policy", cools, BEFORE, COOL, 0},
+    {"policy-beside", cools, BEFORE, COOL_BESIDE, 0},
+    {"policy-missing", cools, BEFORE, "hide 5; " COOL "; show 5; wait; cool; sync", MAY_LACK_STRIPES | COSTLY},
     {"pack", NULL, BEFORE, PACK, 0},
     {"pack-beside", NULL, BEFORE, PACK_BESIDE, 0},
     {"pack-missing", NULL, BEFORE, "hide 5; " PACK "; show 5; wait; pack; sync", MAY_LACK_STRIPES},

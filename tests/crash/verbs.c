@@ -126,6 +126,14 @@ static int recode (Actor *self, const Op *op)
     return ecfs_recode_here (self->fixture.archive, &what, &error) ? 0 : ecfs_errno (error);
 }
 
+/* What the archive's policy finds cold goes to its code. */
+static int cool (Actor *self)
+{
+    g_autoptr (GError) error = NULL;
+    const EcfsRecodeHere what = {.path = "/"};
+    return ecfs_policy_here (self->fixture.archive, &what, &error) ? 0 : ecfs_errno (error);
+}
+
 /* All that is in logs and packs comes into packs. */
 static int pack (Actor *self)
 {
@@ -570,6 +578,8 @@ int verbs_do (Actor *self, const Op *op)
         return put_one (self, op);
     case OP_RECODE:
         return recode (self, op);
+    case OP_COOL:
+        return cool (self);
     case OP_PACK:
         return pack (self);
     case OP_FSCK:
