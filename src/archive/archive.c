@@ -190,6 +190,7 @@ static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();
+    self->shared_readers = ecfs_shared_readers_new (self->transfer);
     return ecfs_archive_check_code (self, self->config->code, error) &&
            ecfs_archive_codec (self, self->config->code, error) != NULL;
 }
@@ -225,7 +226,6 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     atomic_init (&self->read_us, INT64_MIN / 2);
     atomic_init (&self->n_storing, 0);
     self->sightings = ecfs_sightings_new ();
-    self->shared_readers = ecfs_shared_readers_new (self);
     self->former_shares = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_key_shares_free);
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);

@@ -398,12 +398,29 @@ static EcfsReader *own_reader (const EcfsContent *self, guint index, GError **er
     return reader;
 }
 
+static EcfsReader *make_shared (void *user, const EcfsObjectRow *object, GError **error)
+{
+    return make_reader (user, object, NULL, tell_trouble, error);
+}
+
+static void pin_shared (void *user, const EcfsUuid *object)
+{
+    ecfs_archive_pin (user, object);
+}
+
+static void unpin_shared (void *user, const EcfsUuid *object)
+{
+    ecfs_archive_unpin (user, object);
+}
+
 static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
 {
     ecfs_mutex_lock (&self->lock);
     Part *part = &g_array_index (self->parts, Part, index);
     if (part->reader == NULL && may_share (self, part->object)) {
-        part->shared = ecfs_shared_readers_get (self->archive->shared_readers, part->object, error);
+        const EcfsSharedReadersOps ops = {
+            .make = make_shared, .pin = pin_shared, .unpin = unpin_shared, .user = self->archive};
+        part->shared = ecfs_shared_readers_get (self->archive->shared_readers, &ops, part->object, error);
         part->reader = part->shared == NULL ? NULL : ecfs_shared_reader (part->shared);
     } else if (part->reader == NULL) {
         part->reader = own_reader (self, index, error);

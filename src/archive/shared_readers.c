@@ -1,8 +1,8 @@
 #include "archive/shared_readers.h"
 
-#include "archive/archive_priv.h"
+#include "util/lock.h"
 
-#include <string.h>
+#include <stdatomic.h>
 
 #define N_KEPT           8
 #define IDLE_US          (3 * G_USEC_PER_SEC) /* as long as a reader keeps what it has read ahead */
@@ -10,17 +10,17 @@
 
 struct EcfsSharedReader {
     atomic_uint references;
-    EcfsArchive *archive;
-    EcfsObjectRow *object; /* as it was; immutable, as the next */
+    EcfsSharedReadersOps ops; /* immutable, as the next two */
+    EcfsObjectRow *object;    /* as it was */
     EcfsReader *reader;
     int64_t used_us; /* guarded by the lock of the readers */
 };
 
 struct EcfsSharedReaders {
-    EcfsArchive *archive;
-    EcfsMutex lock;  /* outer to those of readers and transfers */
-    GPtrArray *kept; /* of EcfsSharedReader, the one used last at the end; guarded by lock */
-    bool stopped;    /* guarded by lock */
+    EcfsTransferPool *transfer; /* immutable */
+    EcfsMutex lock;             /* outer to those of readers and transfers */
+    GPtrArray *kept;            /* of EcfsSharedReader, the one used last at the end; guarded by lock */
+    bool stopped;               /* guarded by lock */
 };
 
 static EcfsSharedReader *ref (EcfsSharedReader *self)
@@ -34,7 +34,7 @@ void ecfs_shared_reader_unref (EcfsSharedReader *self)
     if (self == NULL || atomic_fetch_sub (&self->references, 1) > 1)
         return;
     ecfs_reader_close (self->reader);
-    ecfs_archive_unpin (self->archive, &self->object->uuid);
+    self->ops.unpin (self->ops.user, &self->object->uuid);
     ecfs_object_row_free (self->object);
     g_free (self);
 }
@@ -70,7 +70,7 @@ static GPtrArray *take_idle_locked (EcfsSharedReaders *self, int64_t before_us) 
             g_ptr_array_add (idle, g_ptr_array_steal_index (self->kept, i));
     }
     if (self->kept->len == 0 && idle->len > 0)
-        ecfs_transfer_remove_ticking (self->archive->transfer, self);
+        ecfs_transfer_remove_ticking (self->transfer, self);
     return idle;
 }
 
@@ -78,14 +78,15 @@ static void tick (void *user, int64_t now_us, bool pressure)
 {
     EcfsSharedReaders *self = user;
     ecfs_mutex_lock (&self->lock);
-    g_autoptr (GPtrArray) idle = take_idle_locked (self, now_us - (pressure ? PRESSURE_IDLE_US : IDLE_US));
+    GPtrArray *idle = take_idle_locked (self, now_us - (pressure ? PRESSURE_IDLE_US : IDLE_US));
     ecfs_mutex_unlock (&self->lock);
+    g_ptr_array_unref (idle);
 }
 
-EcfsSharedReaders *ecfs_shared_readers_new (EcfsArchive *archive)
+EcfsSharedReaders *ecfs_shared_readers_new (EcfsTransferPool *transfer)
 {
     EcfsSharedReaders *self = g_new0 (EcfsSharedReaders, 1);
-    self->archive = archive;
+    self->transfer = transfer;
     ecfs_mutex_init (&self->lock);
     self->kept = g_ptr_array_new_with_free_func (unref_shared);
     return self;
@@ -93,10 +94,13 @@ EcfsSharedReaders *ecfs_shared_readers_new (EcfsArchive *archive)
 
 void ecfs_shared_readers_stop (EcfsSharedReaders *self)
 {
+    if (self == NULL)
+        return;
     ecfs_mutex_lock (&self->lock);
     self->stopped = true;
-    g_autoptr (GPtrArray) all = take_idle_locked (self, INT64_MAX);
+    GPtrArray *all = take_idle_locked (self, INT64_MAX);
     ecfs_mutex_unlock (&self->lock);
+    g_ptr_array_unref (all);
 }
 
 void ecfs_shared_readers_free (EcfsSharedReaders *self)
@@ -121,18 +125,18 @@ static EcfsSharedReader *find_locked (EcfsSharedReaders *self, const EcfsObjectR
     return NULL;
 }
 
-static EcfsSharedReader *shared_new (EcfsArchive *archive, const EcfsObjectRow *object, GError **error)
+static EcfsSharedReader *shared_new (const EcfsSharedReadersOps *ops, const EcfsObjectRow *object, GError **error)
 {
-    EcfsReader *reader = ecfs_archive_reader (archive, object, NULL, error);
+    EcfsReader *reader = ops->make (ops->user, object, error);
     if (reader == NULL)
         return NULL;
     ecfs_reader_expect_neighbours (reader);
     EcfsSharedReader *self = g_new0 (EcfsSharedReader, 1);
     atomic_init (&self->references, 1);
-    self->archive = archive;
+    self->ops = *ops;
     self->object = ecfs_object_row_copy (object);
     self->reader = reader;
-    ecfs_archive_pin (archive, &object->uuid);
+    ops->pin (ops->user, &object->uuid);
     return self;
 }
 
@@ -143,18 +147,19 @@ static EcfsSharedReader *keep_locked (EcfsSharedReaders *self, EcfsSharedReader 
     if (self->kept->len == 0) {
         EcfsTicking ticking = TICKING;
         ticking.user = self;
-        ecfs_transfer_add_ticking (self->archive->transfer, &ticking);
+        ecfs_transfer_add_ticking (self->transfer, &ticking);
     }
     g_ptr_array_add (self->kept, ref (shared));
     return self->kept->len > N_KEPT ? g_ptr_array_steal_index (self->kept, 0) : NULL;
 }
 
-EcfsSharedReader *ecfs_shared_readers_get (EcfsSharedReaders *self, const EcfsObjectRow *object, GError **error)
+EcfsSharedReader *ecfs_shared_readers_get (EcfsSharedReaders *self, const EcfsSharedReadersOps *ops,
+                                           const EcfsObjectRow *object, GError **error)
 {
     EcfsSharedReader *crowded_out = NULL;
     ecfs_mutex_lock (&self->lock);
     EcfsSharedReader *found = find_locked (self, object);
-    EcfsSharedReader *shared = found != NULL ? ref (found) : shared_new (self->archive, object, error);
+    EcfsSharedReader *shared = found != NULL ? ref (found) : shared_new (ops, object, error);
     if (found == NULL && shared != NULL && !self->stopped)
         crowded_out = keep_locked (self, shared);
     if (shared != NULL)
