@@ -228,6 +228,22 @@ static void print_scrub (JsonObject *status)
                 tool_number (scrub, "damaged"));
 }
 
+static void print_policy (JsonObject *status)
+{
+    JsonObject *policy = json_object_get_object_member (status, "policy");
+    int64_t n_files = tool_number (policy, "files");
+    g_autofree char *bytes = tool_bytes (tool_double (policy, "content_bytes"));
+    if (json_object_has_member (policy, "error"))
+        printf ("policy     it cannot be followed: %s\n", tool_text (policy, "error"));
+    else if (!json_object_has_member (policy, "files"))
+        printf ("policy     'ecfs policy -n %s' tells what waits to be moved\n", tool_text (status, "directory"));
+    else if (n_files == 0)
+        puts ("policy     no file waits to be moved to another code");
+    else
+        printf ("policy     %" PRIi64 " %s to be moved to another code, %s: 'ecfs policy %s' does it\n", n_files,
+                n_files == 1 ? "file waits" : "files wait", bytes, tool_text (status, "directory"));
+}
+
 static char *clock_time (double seconds);
 
 /* What is wrong and since when; what that means; what to do. */
@@ -383,6 +399,8 @@ static void print_status (JsonObject *status)
     print_recovery_point (status);
     if (json_object_has_member (status, "scrub")) /* not where the mount is of an earlier ecfs */
         print_scrub (status);
+    if (json_object_has_member (status, "policy"))
+        print_policy (status);
     print_staging (status);
     print_interrupted (status);
 }

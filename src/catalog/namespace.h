@@ -150,6 +150,8 @@ bool ecfs_catalog_setxattr (EcfsCatalog *self, uint64_t ino, const char *name, c
 GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
 /** Names, each with its NUL, one after the other, as listxattr(2) gives them. */
 GByteArray *ecfs_catalog_listxattr (EcfsCatalog *self, uint64_t ino, GError **error);
+/** Whether any inode has one of this name. */
+bool ecfs_catalog_knows_xattr (EcfsCatalog *self, const char *name, bool *ret_any, GError **error);
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
 
 #endif

@@ -120,6 +120,14 @@ static bool remove_one (EcfsCatalog *self, uint64_t ino, const char *name, GErro
     return has == 1 && EXEC (self, XATTR_DELETE, error, INT (ino), NAME (name)) && touch (self, &inode, error);
 }
 
+bool ecfs_catalog_knows_xattr (EcfsCatalog *self, const char *name, bool *ret_any, GError **error)
+{
+    autoquery *query = QUERY (self, XATTR_ANY, error, NAME (name));
+    int found = query == NULL ? -1 : ecfs_query_step (self, query, error);
+    *ret_any = found == 1;
+    return found >= 0;
+}
+
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
 {
     return CHANGE (self, error, remove_one (self, ino, name, error));

@@ -3,9 +3,12 @@
 #include "archive/common.h"
 #include "catalog/reads.h"
 #include "verbs/recode.h"
+#include "verbs/status_priv.h"
 
 #include <json-glib/json-glib.h>
 #include <string.h>
+
+#define MOST_COUNTED 50000 /* files that status looks at */
 
 /* What the walk over files knows. */
 typedef struct Chooser {
@@ -164,4 +167,43 @@ char *ecfs_policy_cost (Ecfs *self, const char *path, GError **error)
     }
     chooser_clear (&chooser);
     return text;
+}
+
+/* What is due now; where that would take long, only that there is something to look at. */
+static bool count (EcfsArchive *archive, JsonObject *facts, GError **error)
+{
+    EcfsTotals totals;
+    Chooser chooser;
+    uint64_t n_files, n_bytes;
+    if (!ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, error))
+        return false;
+    if (totals.n_files > MOST_COUNTED)
+        return true;
+    chooser_init (&chooser, archive);
+    bool good = ecfs_recode_count_chosen (archive, choose, &chooser, &n_files, &n_bytes, error);
+    if (good && chooser.error != NULL) {
+        g_propagate_error (error, g_steal_pointer (&chooser.error));
+        good = false;
+    }
+    if (good) {
+        json_object_set_int_member (facts, "files", (int64_t) n_files);
+        json_object_set_int_member (facts, "content_bytes", (int64_t) n_bytes);
+    }
+    chooser_clear (&chooser);
+    return good;
+}
+
+bool ecfs_status_add_policy (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    bool any = strcmp (ecfs_archive_config (archive)->policy, "none") != 0;
+    g_autoptr (GError) why = NULL;
+    if (!any && !ecfs_catalog_knows_xattr (ecfs_archive_catalog (archive), ECFS_POLICY_ATTRIBUTE, &any, error))
+        return false;
+    if (!any)
+        return true;
+    JsonObject *facts = json_object_new ();
+    if (!count (archive, facts, &why)) /* of one that cannot be followed, all else is to be seen */
+        ecfs_status_add_text (facts, "error", why->message);
+    json_object_set_object_member (status, "policy", facts);
+    return true;
 }

@@ -59,6 +59,9 @@ bool ecfs_policy_mounted (const char *archive_dir, const char *path, const EcfsT
 /** What that would take, as ecfs_recode_cost (). */
 char *ecfs_recode_cost_chosen (EcfsArchive *archive, const char *path, EcfsRecodeChoice *choose, void *chooser,
                                GError **error);
+/** How many files that would be, and the bytes that would be moved. */
+bool ecfs_recode_count_chosen (EcfsArchive *archive, EcfsRecodeChoice *choose, void *chooser, uint64_t *ret_files,
+                               uint64_t *ret_bytes, GError **error);
 bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code,
                           const EcfsTransferOptions *transfer, GError **error);
 

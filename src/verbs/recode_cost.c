@@ -344,29 +344,48 @@ static char *to_json (const Sum *self, const char *path)
     return json_to_string (node, TRUE);
 }
 
-static char *add_up (Sum *self, const char *path, GError **error)
+static void sum_clear (Sum *self)
 {
-    Sum sum = *self;
-    sum.n_endpoints = ecfs_archive_n_endpoints (sum.archive);
-    sum.costs = g_new0 (Cost, sum.n_endpoints + 1);
-    char *text = NULL;
-    if (ecfs_recode_walk (sum.archive, path, add_file, &sum, error) && sum.error == NULL)
-        text = to_json (&sum, path);
-    else if (sum.error != NULL)
-        g_propagate_error (error, g_steal_pointer (&sum.error));
-    g_free (sum.costs);
-    return text;
+    g_free (self->costs);
+    g_clear_error (&self->error);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Sum, sum_clear)
+
+/* Adds up what is at and below the path. */
+static bool add_all (Sum *self, const char *path, GError **error)
+{
+    self->n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    self->costs = g_new0 (Cost, self->n_endpoints + 1);
+    if (!ecfs_recode_walk (self->archive, path, add_file, self, error))
+        return false;
+    if (self->error == NULL)
+        return true;
+    g_propagate_error (error, g_steal_pointer (&self->error));
+    return false;
 }
 
 static char *cost_of (EcfsArchive *archive, const char *path, const char *code, GError **error)
 {
-    return add_up (&(Sum){.archive = archive, .code = code}, path, error);
+    g_auto (Sum) sum = {.archive = archive, .code = code};
+    return add_all (&sum, path, error) ? to_json (&sum, path) : NULL;
 }
 
 char *ecfs_recode_cost_chosen (EcfsArchive *archive, const char *path, EcfsRecodeChoice *choose, void *chooser,
                                GError **error)
 {
-    return add_up (&(Sum){.archive = archive, .choose = choose, .chooser = chooser}, path, error);
+    g_auto (Sum) sum = {.archive = archive, .choose = choose, .chooser = chooser};
+    return add_all (&sum, path, error) ? to_json (&sum, path) : NULL;
+}
+
+bool ecfs_recode_count_chosen (EcfsArchive *archive, EcfsRecodeChoice *choose, void *chooser, uint64_t *ret_files,
+                               uint64_t *ret_bytes, GError **error)
+{
+    g_auto (Sum) sum = {.archive = archive, .choose = choose, .chooser = chooser};
+    if (!add_all (&sum, "/", error))
+        return false;
+    *ret_files = sum.n_recoded;
+    *ret_bytes = sum.content_bytes;
+    return true;
 }
 
 char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error)

@@ -560,8 +560,8 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     add_interrupted (status, self);
     add_reads (status, ecfs_archive_read_log (self));
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||
-        !add_objects (status, self, found, error) || !add_staging (status, self, error) ||
-        !add_recovery_point (status, self, error))
+        !add_objects (status, self, found, error) || !ecfs_status_add_policy (status, self, error) ||
+        !add_staging (status, self, error) || !add_recovery_point (status, self, error))
         return NULL;
     json_object_set_object_member (status, "scrub", ecfs_archive_scrub_facts (self));
     return g_steal_pointer (&status);

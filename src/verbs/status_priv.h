@@ -32,6 +32,10 @@ GArray *ecfs_probe_end (EcfsProbe *self, EcfsArchive *archive, int64_t begun_us,
 /** The queue of repairs, of which @rows (EcfsRepairRow) is all, and what became of it behind this mount. */
 void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GArray *rows);
 
+/** What policies would move now, as "policy" with "files" and "content_bytes", neither where there are very many files,
+ * or "error"; nothing where there are no policies. */
+bool ecfs_status_add_policy (JsonObject *status, EcfsArchive *archive, GError **error);
+
 /** The archive's key, and how many zones have their shares of it; also with each of the endpoints that are there. */
 bool ecfs_status_add_key (JsonObject *status, EcfsArchive *archive, const GArray *found, GError **error);
 

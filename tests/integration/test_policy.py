@@ -59,7 +59,10 @@ def test_what_is_cold_moves_and_the_rest_stays(place):
     assert (told["files"], told["files_recoded"], told["content_bytes"]) == (5, 2, 600_000), told
     assert told["written_bytes"] > 900_000 and told["freed_bytes"] > 1_800_000
     assert "2 of 5 would change" in policy(archive, "--dry-run").stdout
+    assert archive.json("status")["policy"]["files"] == 2
+    assert "2 files wait to be moved to another code" in lab.ecfs("status", archive.path).stdout
     policy(archive)
+    assert archive.json("status")["policy"] == {"files": 0, "content_bytes": 0}
     assert code_of(archive, "/old") == "basic:4+4" and code_of(archive, "/other/old") == "rs:4+2"
     assert code_of(archive, "/new") == code_of(archive, "/kept/old") == "copies:3"
     assert json.loads(policy(archive, "-n", "--json").stdout)["files_recoded"] == 0
@@ -139,6 +142,7 @@ def test_what_makes_no_sense_is_refused(place, archive):
     archive.configure("archive", policy="cold=rs:4+9")
     refused = policy(archive, check=False)
     assert refused.returncode == 1 and "rs:4+9" in refused.stderr, refused
+    assert "rs:4+9" in archive.json("status")["policy"]["error"]
     archive.configure("archive", policy="warm=rs:4+2")
     refused = policy(archive, check=False)
     assert refused.returncode == 1 and "policy" in refused.stderr and "warm=rs:4+2" in refused.stderr, refused
