@@ -178,8 +178,8 @@ bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, b
         return false;
     if (found == 0 || row.ino != ino)
         return ecfs_fail (error, ESTALE, "staging row %" PRId64 " of inode %" PRIu64 " is gone", staging, ino);
-    if (!delete_older (self, ino, staging, error))
-        return false;
+    if (!delete_older (self, ino, staging, error) || !EXEC (self, STAGING_NOT_FRESH, error, INT (ino)))
+        return false; /* newer ones may have begun before the file had content */
     if (full)
         return delete_row (self, staging, error);
     return EXEC (self, STAGING_UPDATE, error, INT (staging), INT (ECFS_STAGING_STORED), INT (row.size),

@@ -831,6 +831,35 @@ static void test_one_of_two_names_replaced (void)
     fixture_clear (&f);
 }
 
+/* A file that is being replaced when its first content comes to be stored has content, whatever comes of the newer. */
+static void test_newer_row_of_what_is_published (void)
+{
+    Fixture f;
+    init (&f);
+    int64_t newer, intent;
+    uint64_t ino = make_queued (&f, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1234, 6);
+    OK (e, ecfs_catalog_staging_add (f.catalog, ino, &newer, &e));
+    g_assert_true (get_staging (&f, 1, 2).fresh);
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    const EcfsObjectRow *objects[] = {object};
+    EcfsExtent extent = {.length = 1234};
+    EcfsPublish publish = {.ino = ino,
+                           .intents = &intent,
+                           .objects = objects,
+                           .n_objects = 1,
+                           .extents = &extent,
+                           .n_extents = 1,
+                           .size = 1234,
+                           .staging = get_staging (&f, 0, 2).id,
+                           .full = true};
+    OK (e, ecfs_catalog_publish (f.catalog, &publish, NULL, &e));
+    EcfsStagingRow row = get_staging (&f, 0, 1);
+    g_assert_true (row.id == newer && !row.fresh);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
 static void test_staging (void)
 {
     Fixture f;
@@ -952,6 +981,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/repairs-are-queued-once-and-end-with-their-stripe", test_repairs);
     g_test_add_func ("/content/a-repair-tells-gone-damaged-and-lying-stripes-apart", test_repairs_by_kind);
     g_test_add_func ("/content/staging-rows-follow-a-file-to-its-commit", test_staging);
+    g_test_add_func ("/content/what-is-published-is-the-content-of-a-file-that-is-replaced",
+                     test_newer_row_of_what_is_published);
     g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);
     g_test_add_func ("/content/free-accepts-nothing", test_free_nothing);
     return g_test_run ();
