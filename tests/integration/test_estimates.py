@@ -45,7 +45,8 @@ def test_the_next_mount_begins_with_what_the_last_one_knew(place):
     assert lab.digest(mount.path / "file") == expected
     found = endpoints(archive)
     assert 0 < found["amber"]["read_rate"]["p50"] < 10_000, "only bytes that were asked for tell that it is faster"
-    assert found["amber"]["read_bytes"] < 2 * MIB, "what is known to be slow is not read from where others suffice"
+    # A stripe has 6 MiB. Where a busy machine makes others late, what they owe is asked of it, too.
+    assert found["amber"]["read_bytes"] < 4 * MIB, "what is known to be slow is not read from where others suffice"
     assert sum(facts["read_bytes"] for facts in found.values()) >= 24 * MIB
     assert 0 < found["birch"]["latency_ms"]["p95"] < 60_000, "impossible figures are nobody's"
 
