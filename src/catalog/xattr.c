@@ -122,8 +122,8 @@ static bool remove_one (EcfsCatalog *self, uint64_t ino, const char *name, GErro
 
 bool ecfs_catalog_knows_xattr (EcfsCatalog *self, const char *name, bool *ret_any, GError **error)
 {
-    autoquery *query = QUERY (self, XATTR_ANY, error, NAME (name));
-    int found = query == NULL ? -1 : ecfs_query_step (self, query, error);
+    int64_t one;
+    int found = READ (self, QUERY_NUMBER (self, XATTR_ANY, &one, error, NAME (name)));
     *ret_any = found == 1;
     return found >= 0;
 }
