@@ -17,8 +17,7 @@ typedef struct EcfsConfigEndpoint {
 typedef enum EcfsDoubling {
     ECFS_DOUBLE_NO,
     ECFS_DOUBLE_YES,
-    ECFS_DOUBLE_TEMPORARY, /* as yes, until there are enough endpoints, and what is stored so is not as safe as wanted
-                            */
+    ECFS_DOUBLE_TEMPORARY, /* yes until there are enough endpoints; what is stored so is less safe than is wanted */
 } EcfsDoubling;
 
 typedef struct EcfsConfig {

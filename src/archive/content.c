@@ -182,8 +182,8 @@ bool ecfs_content_is_current (EcfsContent *self)
     for (guint i = 0; i < self->parts->len; i++) {
         const EcfsObjectRow *object = g_array_index (self->parts, Part, i).object;
         g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (self->archive->catalog, object->id, NULL);
-        if (row != NULL &&
-            !ecfs_object_same_stripes (object, row)) /* what the catalog has not any more stays as it is, pinned */
+        /* What the catalog has not any more stays as it is, pinned. */
+        if (row != NULL && !ecfs_object_same_stripes (object, row))
             return false;
     }
     atomic_store (&self->seen, now);
@@ -356,10 +356,11 @@ static bool is_whole (const EcfsContent *self, guint index)
     return bytes == ecfs_content_object (self, index)->size;
 }
 
-/* Whether other files' readers do as well: what is read ahead may be of any file, and from any stripe. */
+/* Whether other files' readers do as well: what is read ahead may be of any file, and from any stripe. Who opened the
+ * object itself reads it once. */
 static bool may_share (const EcfsContent *self, const EcfsObjectRow *object)
 {
-    bool may = object->kind != ECFS_OBJECT_WHOLE && self->without == NULL && !self->passes_over;
+    bool may = object->kind != ECFS_OBJECT_WHOLE && self->ino != 0 && self->without == NULL && !self->passes_over;
     for (guint i = 0; may && i < object->stripes->len; i++)
         may = !ecfs_stripe_lacks (object, &g_array_index (object->stripes, EcfsStripeRow, i), object->size);
     return may;

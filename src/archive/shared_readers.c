@@ -7,12 +7,14 @@
 #define N_KEPT           8
 #define IDLE_US          (3 * G_USEC_PER_SEC) /* as long as a reader keeps what it has read ahead */
 #define PRESSURE_IDLE_US 100000
+#define MOST_US          (60 * G_USEC_PER_SEC) /* then endpoints are looked at anew, as for a file that is opened */
 
 struct EcfsSharedReader {
     atomic_uint references;
-    EcfsSharedReadersOps ops; /* immutable, as the next two */
+    EcfsSharedReadersOps ops; /* immutable, as the next three */
     EcfsObjectRow *object;    /* as it was */
     EcfsReader *reader;
+    int64_t made_us;
     int64_t used_us; /* guarded by the lock of the readers */
 };
 
@@ -114,10 +116,11 @@ void ecfs_shared_readers_free (EcfsSharedReaders *self)
 
 static EcfsSharedReader *find_locked (EcfsSharedReaders *self, const EcfsObjectRow *object) ECFS_REQUIRES (self->lock)
 {
+    const int64_t now_us = ecfs_now_us ();
     for (guint i = self->kept->len; i-- > 0;) {
         EcfsSharedReader *each = g_ptr_array_index (self->kept, i);
         if (!ecfs_uuid_equal (&each->object->uuid, &object->uuid) || each->object->size != object->size ||
-            !ecfs_object_same_stripes (each->object, object))
+            now_us - each->made_us > MOST_US || !ecfs_object_same_stripes (each->object, object))
             continue;
         g_ptr_array_add (self->kept, g_ptr_array_steal_index (self->kept, i));
         return each;
@@ -136,6 +139,7 @@ static EcfsSharedReader *shared_new (const EcfsSharedReadersOps *ops, const Ecfs
     self->ops = *ops;
     self->object = ecfs_object_row_copy (object);
     self->reader = reader;
+    self->made_us = ecfs_now_us ();
     ops->pin (ops->user, &object->uuid);
     return self;
 }
@@ -143,12 +147,9 @@ static EcfsSharedReader *shared_new (const EcfsSharedReadersOps *ops, const Ecfs
 /* Returns what has to make room, for the caller to let go of without the lock; NULL: nothing. */
 static EcfsSharedReader *keep_locked (EcfsSharedReaders *self, EcfsSharedReader *shared) ECFS_REQUIRES (self->lock)
 {
-    static const EcfsTicking TICKING = {.tick = tick, .try_ref = try_ref, .unref = unref};
-    if (self->kept->len == 0) {
-        EcfsTicking ticking = TICKING;
-        ticking.user = self;
+    const EcfsTicking ticking = {.tick = tick, .try_ref = try_ref, .unref = unref, .user = self};
+    if (self->kept->len == 0)
         ecfs_transfer_add_ticking (self->transfer, &ticking);
-    }
     g_ptr_array_add (self->kept, ref (shared));
     return self->kept->len > N_KEPT ? g_ptr_array_steal_index (self->kept, 0) : NULL;
 }

@@ -31,8 +31,8 @@ void ecfs_shared_readers_free (EcfsSharedReaders *self);
 
 /**
  * The reader of @object as it is in this row, with all stripes: one that is kept, or a new one, which is kept until
- * nobody has used it for some seconds. The object is pinned until then. @ops is copied. Thread-safe; does not block.
- * Returns a reference; NULL: none could be made.
+ * nobody has used it for some seconds, a minute at most. The object is pinned until then. @ops is copied. Thread-safe;
+ * does not block. Returns a reference; NULL: none could be made.
  */
 EcfsSharedReader *ecfs_shared_readers_get (EcfsSharedReaders *self, const EcfsSharedReadersOps *ops,
                                            const EcfsObjectRow *object, GError **error);

@@ -247,19 +247,20 @@ static void request_free (Request *request)
 }
 
 /* Whether it failed for the sake of more than was asked for: of a segment that cannot be decoded, parts may be there.
- */
+ * Who rebuilds wants all of it. */
 static bool wanted_less (const Request *request)
 {
-    bool less = false;
-    for (guint i = 0; i < request->fetches->len && request->error != NULL && !less; i++) {
+    if (request->error == NULL || request->rebuilt != NULL || request->in_pieces)
+        return false;
+    for (guint i = 0; i < request->fetches->len; i++) {
         const EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
         uint32_t from, to;
-        less = fetch->whole && !fetch->patient && fetch->error != NULL;
-        if (less)
-            request_part (request, fetch, &from, &to);
-        less = less && to - from < ecfs_layout_content_bytes (&fetch->reader->params.layout, fetch->segment);
+        if (!fetch->whole || fetch->error == NULL)
+            continue;
+        request_part (request, fetch, &from, &to);
+        return to - from < ecfs_layout_content_bytes (&fetch->reader->params.layout, fetch->segment);
     }
-    return less;
+    return false;
 }
 
 static void read_in_pieces (Request *request);
@@ -268,7 +269,7 @@ void ecfs_requests_finish (GPtrArray *finished)
 {
     for (guint i = 0; i < finished->len; i++) {
         Request *request = g_ptr_array_index (finished, i);
-        if (request->rebuilt == NULL && !request->in_pieces && wanted_less (request)) {
+        if (wanted_less (request)) {
             read_in_pieces (request);
             continue;
         }

@@ -110,10 +110,9 @@ struct EcfsReader {
     uint64_t next_offset; /* where sequential reading would go on; guarded by lock */
     uint64_t run_from;    /* where reading jumped to last; guarded by lock */
     uint64_t run_bytes;   /* read since then; guarded by lock */
-    uint64_t
-        run_enough;   /* bytes that are sequential reading in the middle of content; immutable from the first read on */
-    bool expects_all; /* the first read is a sequential one; guarded by lock */
-    unsigned window;  /* segments to read ahead; guarded by lock */
+    uint64_t run_enough;  /* bytes in a row that are sequential reading; immutable from the first read on */
+    bool expects_all;     /* the first read is a sequential one; guarded by lock */
+    unsigned window;      /* segments to read ahead; guarded by lock */
     uint64_t measured_offset; /* next_offset at the last tick; guarded by lock, like all below */
     int64_t measured_us;
     int64_t reach_us;        /* until a stall is found and what is missing has come from elsewhere */
