@@ -12,19 +12,13 @@
 #define DIR_BATCH   1024
 #define PROGRESS_US 250000
 
-static JsonNode *to_node (JsonObject *object)
-{
-    JsonNode *node = json_node_new (JSON_NODE_OBJECT);
-    json_node_take_object (node, object);
-    return node;
-}
-
 /* Has the mount, if there is one, write down what it did, so that it is seen here. False: there is none to ask. */
 static bool sync_mount (const char *directory)
 {
     JsonObject *request = json_object_new ();
     json_object_set_string_member (request, "verb", "sync");
-    g_autoptr (JsonNode) question = to_node (request);
+    g_autoptr (JsonNode) question = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (question, request);
     g_autoptr (GError) error = NULL;
     g_autoptr (JsonNode) answer = ecfs_control_call (directory, question, &error);
     if (answer == NULL && ecfs_errno (error) != ENOTCONN)

@@ -36,13 +36,19 @@ static void chooser_init (Chooser *self, EcfsArchive *archive)
                       .owns_reads = reads == NULL};
 }
 
-static void chooser_clear (Chooser *self)
+/* @fine: what was done with it. False: that was not, or a policy could not be followed. */
+static bool chooser_end (Chooser *self, bool fine, GError **error)
 {
+    if (fine && self->error != NULL) {
+        g_propagate_error (error, g_steal_pointer (&self->error));
+        fine = false;
+    }
     g_hash_table_unref (self->policies);
     if (self->owns_reads)
         ecfs_reads_free (self->reads);
     g_free (self->code);
     g_clear_error (&self->error);
+    return fine;
 }
 
 /* What a directory says itself, NULL: nothing. */
@@ -63,7 +69,7 @@ static char *attribute (Chooser *self, const char *directory, GError **error)
     return NULL;
 }
 
-/* The policy of files in a directory, lent until chooser_clear (); NULL: error. */
+/* The policy of files in a directory, lent until chooser_end (); NULL: error. */
 static const EcfsPolicy *policy_of (Chooser *self, const char *directory, GError **error)
 {
     const EcfsPolicy *known = g_hash_table_lookup (self->policies, directory);
@@ -137,13 +143,7 @@ bool ecfs_policy_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError 
     EcfsRecodeHere chosen = *what;
     chosen.choose = choose;
     chosen.chooser = &chooser;
-    bool fine = ecfs_recode_here (archive, &chosen, error);
-    if (fine && chooser.error != NULL) {
-        g_propagate_error (error, g_steal_pointer (&chooser.error));
-        fine = false;
-    }
-    chooser_clear (&chooser);
-    return fine;
+    return chooser_end (&chooser, ecfs_recode_here (archive, &chosen, error), error);
 }
 
 bool ecfs_apply_policy (Ecfs *self, const char *path, const EcfsTransferOptions *transfer, GError **error)
@@ -160,13 +160,8 @@ char *ecfs_policy_cost (Ecfs *self, const char *path, GError **error)
 {
     Chooser chooser;
     chooser_init (&chooser, self->archive);
-    char *text = ecfs_recode_cost_chosen (self->archive, path, choose, &chooser, error);
-    if (text != NULL && chooser.error != NULL) {
-        g_clear_pointer (&text, g_free);
-        g_propagate_error (error, g_steal_pointer (&chooser.error));
-    }
-    chooser_clear (&chooser);
-    return text;
+    g_autofree char *text = ecfs_recode_cost_chosen (self->archive, path, choose, &chooser, error);
+    return chooser_end (&chooser, text != NULL, error) ? g_steal_pointer (&text) : NULL;
 }
 
 /* What is due now; where that would take long, only that there is something to look at. */
@@ -180,17 +175,12 @@ static bool count (EcfsArchive *archive, JsonObject *facts, GError **error)
     if (totals.n_files > MOST_COUNTED)
         return true;
     chooser_init (&chooser, archive);
-    bool good = ecfs_recode_count_chosen (archive, choose, &chooser, &n_files, &n_bytes, error);
-    if (good && chooser.error != NULL) {
-        g_propagate_error (error, g_steal_pointer (&chooser.error));
-        good = false;
-    }
-    if (good) {
-        json_object_set_int_member (facts, "files", (int64_t) n_files);
-        json_object_set_int_member (facts, "content_bytes", (int64_t) n_bytes);
-    }
-    chooser_clear (&chooser);
-    return good;
+    bool counted = ecfs_recode_count_chosen (archive, choose, &chooser, &n_files, &n_bytes, error);
+    if (!chooser_end (&chooser, counted, error))
+        return false;
+    json_object_set_int_member (facts, "files", (int64_t) n_files);
+    json_object_set_int_member (facts, "content_bytes", (int64_t) n_bytes);
+    return true;
 }
 
 bool ecfs_status_add_policy (JsonObject *status, EcfsArchive *archive, GError **error)

@@ -155,8 +155,8 @@ static inline void assert_same_seal (const EcfsObjectRow *a, const EcfsObjectRow
     g_assert_cmpmem (a->seal.nonce, ECFS_SEAL_NONCE_BYTES, b->seal.nonce, ECFS_SEAL_NONCE_BYTES);
 }
 
-/* Stores @object as the whole content of @ino. */
-static inline void publish_one (Fixture *f, uint64_t ino, EcfsObjectRow *object)
+/* Stores @object as the whole content of @ino, which is staged in this row; 0: in none. */
+static inline void publish_staged (Fixture *f, uint64_t ino, EcfsObjectRow *object, int64_t staging)
 {
     int64_t intent;
     OK (e, ecfs_catalog_intent_begin (f->catalog, object, ino, &intent, &e));
@@ -169,8 +169,15 @@ static inline void publish_one (Fixture *f, uint64_t ino, EcfsObjectRow *object)
                            .extents = &extent,
                            .n_extents = 1,
                            .size = object->size,
-                           .mtime_ns = 4711};
+                           .mtime_ns = 4711,
+                           .staging = staging,
+                           .full = true};
     OK (e, ecfs_catalog_publish (f->catalog, &publish, NULL, &e));
+}
+
+static inline void publish_one (Fixture *f, uint64_t ino, EcfsObjectRow *object)
+{
+    publish_staged (f, ino, object, 0);
 }
 
 #endif

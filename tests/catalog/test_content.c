@@ -836,24 +836,12 @@ static void test_newer_row_of_what_is_published (void)
 {
     Fixture f;
     init (&f);
-    int64_t newer, intent;
+    int64_t newer;
     uint64_t ino = make_queued (&f, "file");
     g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1234, 6);
     OK (e, ecfs_catalog_staging_add (f.catalog, ino, &newer, &e));
     g_assert_true (get_staging (&f, 1, 2).fresh);
-    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
-    const EcfsObjectRow *objects[] = {object};
-    EcfsExtent extent = {.length = 1234};
-    EcfsPublish publish = {.ino = ino,
-                           .intents = &intent,
-                           .objects = objects,
-                           .n_objects = 1,
-                           .extents = &extent,
-                           .n_extents = 1,
-                           .size = 1234,
-                           .staging = get_staging (&f, 0, 2).id,
-                           .full = true};
-    OK (e, ecfs_catalog_publish (f.catalog, &publish, NULL, &e));
+    publish_staged (&f, ino, object, get_staging (&f, 0, 2).id);
     EcfsStagingRow row = get_staging (&f, 0, 1);
     g_assert_true (row.id == newer && !row.fresh);
     check_totals (&f);
