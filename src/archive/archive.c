@@ -297,11 +297,18 @@ void ecfs_archive_begin_stop (EcfsArchive *self)
             ecfs_endpoint_begin_stop (self->endpoints[i].endpoint);
 }
 
+/* Their jobs may push others until the end. */
+static void end_workers (EcfsWorkers **workers)
+{
+    ecfs_workers_free (*workers);
+    *workers = NULL;
+}
+
 void ecfs_archive_end_workers (EcfsArchive *self)
 {
-    ecfs_workers_free (g_steal_pointer (&self->commits));
-    ecfs_workers_free (g_steal_pointer (&self->streams));
-    ecfs_workers_free (g_steal_pointer (&self->puts));
+    end_workers (&self->streams);
+    end_workers (&self->puts);
+    end_workers (&self->commits);
 }
 
 void ecfs_archive_end (EcfsArchive *self)

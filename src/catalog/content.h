@@ -105,11 +105,12 @@ bool ecfs_catalog_object_set_sha256 (EcfsCatalog *self, const EcfsUuid *object, 
 
 /* How objects become content, and change */
 
-/* Content that is in a record of a log; no record before it comes to be anybody's content later. */
+/* Content that is in a record of a log, where no record before it comes to be anybody's content later; or in a pack
+ * that was begun, and has not ended. */
 typedef struct EcfsLogged {
-    EcfsUuid log;
+    EcfsUuid log;        /* or pack */
     uint64_t offset;     /* of the content, all of which is data */
-    uint64_t end;        /* of the record */
+    uint64_t end;        /* of the record; of the content in a pack */
     uint64_t generation; /* its sequence */
     uint8_t sha256[ECFS_SHA256_SIZE];
 } EcfsLogged;
@@ -145,6 +146,12 @@ typedef struct EcfsPublish {
  * brings back what was there before.
  */
 bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error);
+/**
+ * The same of the content of @n different files, with one wait for all. What cannot be published has its reason in
+ * @ret_errors (n, NULL before), and is in no other's way. *ret_kept is of all others.
+ */
+bool ecfs_catalog_publish_some (EcfsCatalog *self, const EcfsPublish *publishes, size_t n, GError **ret_errors,
+                                bool *ret_kept, GError **error);
 
 /* Logs and packs: an object for many files */
 

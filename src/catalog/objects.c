@@ -386,17 +386,35 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
             ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
 }
 
-bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error)
+static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, GError **error)
 {
     Op op;
-    if (ret_kept != NULL)
-        *ret_kept = false;
-    if (!check_publish (publish, error))
-        return false;
-    ecfs_op_enter (self);
-    bool made = ecfs_op_begin (self, &op, error) && ecfs_op_end (self, &op, publish_all (self, publish, error), error);
+    bool made = check_publish (publish, error) && ecfs_op_begin (self, &op, error) &&
+                ecfs_op_end (self, &op, publish_all (self, publish, error), error);
     if (made && publish->made != NULL)
         publish->made (publish->user);
+    return made;
+}
+
+bool ecfs_catalog_publish_some (EcfsCatalog *self, const EcfsPublish *publishes, size_t n, GError **ret_errors,
+                                bool *ret_kept, GError **error)
+{
+    bool any = false;
+    ecfs_op_enter (self);
+    for (size_t i = 0; i < n; i++)
+        any = make_public (self, &publishes[i], &ret_errors[i]) || any;
+    bool durable = !any || ecfs_op_wait (self, error);
+    *ret_kept = any && !durable && !self->broken;
+    ecfs_mutex_unlock (&self->lock);
+    return durable;
+}
+
+bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error)
+{
+    if (ret_kept != NULL)
+        *ret_kept = false;
+    ecfs_op_enter (self);
+    bool made = make_public (self, publish, error);
     bool durable = made && ecfs_op_wait (self, error);
     if (ret_kept != NULL)
         *ret_kept = made && !durable && !self->broken;

@@ -88,7 +88,12 @@ bool ecfs_log_extend (EcfsCatalog *self, const EcfsObjectRow *log, const EcfsObj
 
 bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const EcfsLogged *logged, GError **error)
 {
-    g_autoptr (EcfsObjectRow) log = find_kind (self, &logged->log, ECFS_OBJECT_LOG, error);
+    int found;
+    g_autoptr (EcfsObjectRow) log = ecfs_object_find (self, &logged->log, &found, error);
+    if (found == 0 || (found == 1 && log->kind == ECFS_OBJECT_WHOLE))
+        return ecfs_fail (error, ESTALE, "the log or pack is no longer in the catalog");
+    if (found == 1 && log->kind == ECFS_OBJECT_PACK && logged->end > log->size)
+        return ecfs_fail (error, EINVAL, "what is to be in a pack is not within it");
     return log != NULL &&
            EXEC (self, EXTENT_INSERT, error, INT (ino), INT (0), INT (size), INT (log->id), INT (logged->offset),
                  BLOB (logged->sha256, sizeof logged->sha256), INT (logged->generation)) &&

@@ -1,6 +1,7 @@
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
+#include "commit/together.h"
 
 #include <assert.h>
 
@@ -50,8 +51,15 @@ static bool is_new (const EcfsCommit *commit)
     return commit->kind == ECFS_COMMIT_STORE || commit->kind == ECFS_COMMIT_STREAM;
 }
 
-static void end_attempt (EcfsCommitAttempt *self, GError *error)
+static bool is_counted (const EcfsCommitAttempt *self)
 {
+    return self->commit.kind != ECFS_COMMIT_BACKFILL && self->commit.kind != ECFS_COMMIT_REPAIR;
+}
+
+void ecfs_attempt_end (EcfsCommitAttempt *self, GError *error)
+{
+    if (is_counted (self))
+        ecfs_archive_count_storing (self->archive, false);
     abort_intents (self);
     if (error != NULL) {
         error->code = outcome_code (error);
@@ -73,12 +81,12 @@ static void end_attempt (EcfsCommitAttempt *self, GError *error)
     g_free (self);
 }
 
-static bool run_kind (EcfsCommitAttempt *self, GError **error)
+static bool run_kind (EcfsCommitAttempt *self, bool *ret_together, GError **error)
 {
     switch (self->commit.kind) {
     case ECFS_COMMIT_STORE:
     case ECFS_COMMIT_STREAM:
-        return ecfs_attempt_store (self, error);
+        return ecfs_attempt_store (self, ret_together, error);
     case ECFS_COMMIT_BACKFILL:
         return ecfs_attempt_backfill (self, error);
     case ECFS_COMMIT_RECODE:
@@ -95,11 +103,10 @@ static void run_attempt (void *data)
 {
     EcfsCommitAttempt *self = data;
     GError *error = NULL;
-    /* Repairs wait for what is counted. */
-    bool is_counted = self->commit.kind != ECFS_COMMIT_BACKFILL && self->commit.kind != ECFS_COMMIT_REPAIR;
+    bool is_together = false;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     self->parts = ecfs_attempt_parts ();
-    if (is_counted)
+    if (is_counted (self)) /* repairs wait for those */
         ecfs_archive_count_storing (self->archive, true);
     self->path =
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
@@ -108,10 +115,24 @@ static void run_attempt (void *data)
     if (self->commit.kind != ECFS_COMMIT_PACK && !ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
         error->code = error->code == ENOENT && self->commit.kind == ECFS_COMMIT_REPAIR ? ESTALE : error->code;
     else if (open_content (self, &error))
-        (void) run_kind (self, &error); /* error says it */
-    if (is_counted)
-        ecfs_archive_count_storing (self->archive, false);
-    end_attempt (self, error);
+        (void) run_kind (self, &is_together, &error); /* error says it */
+    if (is_together)
+        ecfs_together_take (ecfs_archive_service (self->archive, ECFS_SERVICE_TOGETHER), self);
+    else
+        ecfs_attempt_end (self, error);
+}
+
+static void run_apart (void *data)
+{
+    EcfsCommitAttempt *self = data;
+    GError *error = NULL;
+    (void) ecfs_attempt_store_apart (self, &error); /* error says it */
+    ecfs_attempt_end (self, error);
+}
+
+void ecfs_attempt_queue_apart (EcfsCommitAttempt *self)
+{
+    ecfs_workers_push (ecfs_archive_workers (self->archive, ECFS_STORES_STAGED), run_apart, self);
 }
 
 /* In debug builds: what belongs to the kind is there, and nothing that belongs to others only. */
@@ -135,7 +156,7 @@ static void check_kind (const EcfsCommit *commit)
     (void) kind; /* read by the assertions only */
 }
 
-void ecfs_archive_commit (EcfsArchive *archive, const EcfsCommit *commit)
+static EcfsCommitAttempt *attempt_new (EcfsArchive *archive, const EcfsCommit *commit)
 {
     check_kind (commit);
     EcfsCommitAttempt *self = g_new0 (EcfsCommitAttempt, 1);
@@ -144,7 +165,17 @@ void ecfs_archive_commit (EcfsArchive *archive, const EcfsCommit *commit)
     self->commit.code = g_strdup (commit->code);
     self->commit.path = g_strdup (commit->path);
     self->content = ecfs_uuid_new ();
+    return self;
+}
+
+void ecfs_attempt_run_here (EcfsArchive *archive, const EcfsCommit *commit)
+{
+    run_attempt (attempt_new (archive, commit));
+}
+
+void ecfs_archive_commit (EcfsArchive *archive, const EcfsCommit *commit)
+{
     EcfsStoring own = commit->kind == ECFS_COMMIT_STREAM ? ECFS_STORES_STREAMED : ECFS_STORES_STAGED;
     EcfsWorkers *workers = ecfs_archive_workers (archive, commit->is_foreign ? ECFS_STORES_PUT : own);
-    ecfs_workers_push (workers, run_attempt, self);
+    ecfs_workers_push (workers, run_attempt, attempt_new (archive, commit));
 }

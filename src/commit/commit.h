@@ -36,13 +36,19 @@ typedef struct EcfsPackFile {
     uint64_t object_offset; /* … there */
     uint64_t generation;
     uint8_t sha256[ECFS_SHA256_SIZE];
-    bool is_known; /* the catalog has generation and digest */
+    bool is_known;    /* the catalog has generation and digest */
+    bool is_staged;   /* no object has it: it is new, and put_in () makes it the file's; … */
+    int64_t mtime_ns; /* … with this time */
 } EcfsPackFile;
 
 typedef struct EcfsPackOrder {
     const EcfsPackFile *files; /* n_files, by offset; lent as long as the order */
     size_t n_files;
     size_t n_moved; /* set by the attempt, also where it fails */
+    /* Makes the files' content what is in the pack, which is there, with all its stripes or not, and goes at the end
+     * where nothing is in it. NULL: each file that has it in another object still has it in the pack from then on. */
+    bool (*put_in) (void *user, const EcfsObjectRow *pack, bool full, GError **error);
+    void *user;
 } EcfsPackOrder;
 
 /* How an attempt ended. */
@@ -90,6 +96,7 @@ struct EcfsCommit {
     int64_t mtime_ns;
     const char *path; /* for messages and as a hint in the stripes; NULL: what the catalog says */
     bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
+    bool has_failed; /* before: it is stored for itself, not together with others */
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
     bool is_foreign; /* reading the content may take as long as it likes: on threads that no staged file needs */
     const atomic_bool *cancelled; /* ends the attempt with ECANCELED, as the end of the archive does. May be NULL */

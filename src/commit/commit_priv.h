@@ -1,7 +1,8 @@
 /*
  * What the attempts share that store objects: object.c (one object), store.c (new content of files), feed.c (content
  * that is still being written), backfill.c, recode.c and repair.c (objects as they are, with what they lack, for
- * another code, and whole again), pack.c (one object of many files) and log_copy.c. commit.c runs them.
+ * another code, and whole again), pack.c (one object of many files), together.c (many attempts in one such) and
+ * log_copy.c. commit.c runs them.
  */
 #ifndef ECFS_COMMIT_COMMIT_PRIV_H
 #define ECFS_COMMIT_COMMIT_PRIV_H
@@ -137,8 +138,24 @@ bool ecfs_attempt_set_stripes (EcfsCommitAttempt *self, const EcfsCommitObject *
 /** Says what store_missing () noted. */
 bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error);
 
+/** The content of a small file, g_free (), and its digest; NULL: it cannot be read. */
+uint8_t *ecfs_attempt_read_all (const EcfsCommitAttempt *self, uint8_t ret_sha256[ECFS_SHA256_SIZE], GError **error);
+/** Whether what was read of it may become the file's content. */
+bool ecfs_attempt_may_publish (EcfsCommitAttempt *self, GError **error);
+/** What the catalog is to be told of new content, but where it is. */
+EcfsPublish ecfs_attempt_publish (const EcfsCommitAttempt *self);
+/** Stores it for itself, on another commit thread, which ends it. */
+void ecfs_attempt_queue_apart (EcfsCommitAttempt *self);
+/** Tells whoever asked for the attempt, and frees it. @error (NULL: it is stored) is taken. On a commit thread. */
+void ecfs_attempt_end (EcfsCommitAttempt *self, GError *error);
+/** As ecfs_archive_commit (), on this thread: it has ended when this returns. */
+void ecfs_attempt_run_here (EcfsArchive *archive, const EcfsCommit *commit);
+
 /* What attempts run, by kind; STORE and STREAM the first. */
-bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error);
+/** *ret_together, with false and no error: it is small, and to be stored together with others (together.h). */
+bool ecfs_attempt_store (EcfsCommitAttempt *self, bool *ret_together, GError **error);
+/** In objects of its own. */
+bool ecfs_attempt_store_apart (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_backfill (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_recode (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_repair (EcfsCommitAttempt *self, GError **error);

@@ -67,7 +67,9 @@ bool ecfs_attempt_pack (EcfsCommitAttempt *self, GError **error)
         return false;
     int64_t intent = part->intent;
     part->intent = 0; /* the pack is there, whatever comes into it */
-    bool moved = move_files (self, error);
+    EcfsPackOrder *order = self->commit.pack;
+    bool moved =
+        order->put_in != NULL ? order->put_in (order->user, part->row, part->full, error) : move_files (self, error);
     self->outcome.full = moved;
     bool ended = ecfs_catalog_pack_end (catalog, &part->row->uuid, intent, moved ? error : NULL);
     return moved && ended;

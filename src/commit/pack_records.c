@@ -30,11 +30,12 @@ static bool add_record (const EcfsCommitAttempt *self, const EcfsPackFile *file,
     }
     *record = (EcfsFileRecord){.ino = file->ino,
                                .generation = file->generation,
-                               .file_size = attr.committed_size, /* it may be open, and grow */
+                               .file_size =
+                                   file->is_staged ? file->length : attr.committed_size, /* it may be open, and grow */
                                .mode = attr.mode,
                                .uid = attr.uid,
                                .gid = attr.gid,
-                               .mtime_ns = attr.committed_mtime_ns,
+                               .mtime_ns = file->is_staged ? file->mtime_ns : attr.committed_mtime_ns,
                                .path = path,
                                .ranges = g_array_new (FALSE, FALSE, sizeof range),
                                .content = self->part->row->uuid,

@@ -44,8 +44,7 @@ static GArray *all_extents (const EcfsCommitAttempt *self)
     return extents;
 }
 
-/* All but where the content is. */
-static EcfsPublish make_publish (const EcfsCommitAttempt *self)
+EcfsPublish ecfs_attempt_publish (const EcfsCommitAttempt *self)
 {
     const atomic_bool *time_told = self->commit.publish.time_told;
     return (EcfsPublish){.ino = self->commit.ino,
@@ -68,7 +67,7 @@ static bool publish (EcfsCommitAttempt *self, bool goes_on, GError **error)
         objects[i] = part->row;
         full = full && part->full;
     }
-    EcfsPublish publish = make_publish (self);
+    EcfsPublish publish = ecfs_attempt_publish (self);
     publish.intents = intents;
     publish.objects = objects;
     publish.n_objects = self->parts->len;
@@ -91,8 +90,7 @@ bool ecfs_attempt_check_unchanged (const EcfsCommitAttempt *self, GError **error
            ecfs_fail (error, ECANCELED, "the content changed while it was stored");
 }
 
-/* Whether what the attempt holds may become the file's content. */
-static bool check (EcfsCommitAttempt *self, GError **error)
+bool ecfs_attempt_may_publish (EcfsCommitAttempt *self, GError **error)
 {
     return (self->commit.kind != ECFS_COMMIT_STREAM || ecfs_attempt_check_codes (self, error)) &&
            ecfs_attempt_check_unchanged (self, error);
@@ -116,7 +114,7 @@ EcfsRest ecfs_attempt_publish_early (void *attempt, const EcfsWriterResult *resu
         return ECFS_REST_AWAITED;
     ecfs_attempt_note_stored (self, result);
     self->early = true;
-    if (!check (self, &self->early_error) || !publish (self, true, &self->early_error))
+    if (!ecfs_attempt_may_publish (self, &self->early_error) || !publish (self, true, &self->early_error))
         return ECFS_REST_LEFT;
     return self->commit.publish.published (self->commit.user) ? ECFS_REST_TRAILS : ECFS_REST_LEFT;
 }
@@ -172,8 +170,7 @@ static bool suffices (void *user, const bool *stored, const size_t *position)
     return ecfs_attempt_is_backed (self, stored, position);
 }
 
-/* NULL: it cannot be read. */
-static uint8_t *read_all (const EcfsCommitAttempt *self, uint8_t ret_sha256[ECFS_SHA256_SIZE], GError **error)
+uint8_t *ecfs_attempt_read_all (const EcfsCommitAttempt *self, uint8_t ret_sha256[ECFS_SHA256_SIZE], GError **error)
 {
     g_autofree uint8_t *content = g_malloc (self->commit.size);
     ssize_t got = ecfs_pread_all (self->commit.fd, content, self->commit.size, 0);
@@ -205,18 +202,18 @@ static bool store_in_log (EcfsCommitAttempt *self, GError **error)
                           .user = self};
     if (order.codec == NULL)
         return false;
-    g_autofree uint8_t *content = read_all (self, order.sha256, error);
+    g_autofree uint8_t *content = ecfs_attempt_read_all (self, order.sha256, error);
     if (content == NULL)
         return false;
     order.record.content = content;
     self->places.codec = order.codec;
     if (!ecfs_logs_append (ecfs_archive_service (self->archive, ECFS_SERVICE_LOGS), &order, &place, error))
         return false;
-    if (!check (self, error)) {
+    if (!ecfs_attempt_may_publish (self, error)) {
         ecfs_logs_give_up (&place);
         return false;
     }
-    EcfsPublish publish = make_publish (self);
+    EcfsPublish publish = ecfs_attempt_publish (self);
     ecfs_archive_await_session (self->archive);
     bool durable = ecfs_logs_publish (&place, &publish, &self->outcome.kept, error);
     self->outcome.full = publish.full;
@@ -241,20 +238,28 @@ static bool store_objects (EcfsCommitAttempt *self, GError **error)
     return true;
 }
 
-static bool store_apart (EcfsCommitAttempt *self, GError **error)
+bool ecfs_attempt_store_apart (EcfsCommitAttempt *self, GError **error)
 {
     bool stored =
         self->commit.kind == ECFS_COMMIT_STREAM ? ecfs_attempt_store_feed (self, error) : store_objects (self, error);
-    return stored && (self->early || (check (self, error) && publish (self, false, error)));
+    return stored && (self->early || (ecfs_attempt_may_publish (self, error) && publish (self, false, error)));
 }
 
-bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error)
+/* Whether a moment's delay is nothing to anybody, and it has not failed with others before. */
+static bool may_wait (const EcfsCommitAttempt *self)
+{
+    return ecfs_archive_config (self->archive)->commit_async && !self->commit.is_foreign && !self->commit.has_failed &&
+           ecfs_archive_service (self->archive, ECFS_SERVICE_TOGETHER) != NULL;
+}
+
+bool ecfs_attempt_store (EcfsCommitAttempt *self, bool *ret_together, GError **error)
 {
     GError *why = NULL;
+    *ret_together = false;
     if (self->commit.kind == ECFS_COMMIT_STORE)
         divide (self);
     if (self->commit.kind == ECFS_COMMIT_STREAM || !fits_log (self))
-        return store_apart (self, error);
+        return ecfs_attempt_store_apart (self, error);
     if (store_in_log (self, &why))
         return true;
     if (why->code != ENOTSUP) {
@@ -262,5 +267,6 @@ bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error)
         return false;
     }
     g_error_free (why);
-    return store_apart (self, error);
+    *ret_together = may_wait (self);
+    return !*ret_together && ecfs_attempt_store_apart (self, error);
 }

@@ -4,6 +4,7 @@
 #include "archive/lineage.h"
 #include "catalog/reads.h"
 #include "commit/logs.h"
+#include "commit/together.h"
 #include "journal/sender.h"
 #include "staging/staged.h"
 #include "upkeep/packer.h"
@@ -26,6 +27,7 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
         ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
                                   ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
         ecfs_archive_set_service (self, ECFS_SERVICE_LOGS, ecfs_logs_new (self));
+        ecfs_archive_set_service (self, ECFS_SERVICE_TOGETHER, ecfs_together_new ());
         ecfs_archive_set_service (self, ECFS_SERVICE_READS, ecfs_reads_new (ecfs_archive_directory (self)));
         ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));
     }
@@ -75,6 +77,7 @@ void ecfs_archive_stop (EcfsArchive *self)
     if (ecfs_archive_service (self, ECFS_SERVICE_READS) != NULL)
         ecfs_reads_keep (ecfs_archive_service (self, ECFS_SERVICE_READS));
     ecfs_archive_end_workers (self);
+    ecfs_together_free (take (self, ECFS_SERVICE_TOGETHER));
     if (ecfs_archive_service (self, ECFS_SERVICE_LOGS) != NULL)
         ecfs_logs_end_old (ecfs_archive_service (self, ECFS_SERVICE_LOGS), 0);
     if (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL) != NULL)

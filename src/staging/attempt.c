@@ -400,7 +400,8 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
     commit->size = self->size;
     commit->mtime_ns = self->mtime_ns;
     commit->patient = fills && self->waits != NULL;
-    commit->retry = self->waits != NULL || (self->phase == ECFS_PHASE_COMMITTING && self->n_failures > 0);
+    commit->has_failed = self->phase == ECFS_PHASE_COMMITTING && self->n_failures > 0;
+    commit->retry = self->waits != NULL || commit->has_failed;
     commit->unchanged = unchanged;
     commit->cancelled = &self->cut_short;
     atomic_store (&self->cut_short, false);

@@ -584,6 +584,7 @@ Round *round_new (unsigned seed, const unsigned *tolerances, unsigned n_codes)
     round->seed = seed;
     round->code = below (&maker, n_codes);
     round->async = chance (&maker, 30);
+    round->logless = seed / 4 % 3 == 0;
     round->beside = maker.beside = seed % 2 == 1;
     round->small_objects = seed / 2 % 2 == 0;
     round->recover = chance (&maker, round->beside ? 50 : 25);

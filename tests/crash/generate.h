@@ -19,6 +19,7 @@ typedef struct Round {
     unsigned seed;
     unsigned code;            /* index */
     bool async;               /* commit = async */
+    bool logless;             /* no endpoint keeps logs */
     bool small_objects;       /* files are several */
     bool beside;              /* the archive is recovered elsewhere meanwhile; a crash is of this machine alone */
     unsigned n_zones;         /* that endpoints share; 0: each has its own */

@@ -75,7 +75,7 @@ typedef struct Work {
 typedef struct Soak {
     char *place; /* holds all of these: */
     char *base;
-    char *templates[N_CODES][2][2]; /* by code, commit = async, and whether they have a key */
+    char *templates[N_CODES][2][2][2]; /* by code, commit = async, whether they have a key, and keep no logs */
     char *grave;
     char *roots, *own_roots;      /* without the endpoints */
     unsigned tolerances[N_CODES]; /* in endpoints */
@@ -123,8 +123,9 @@ static EcfsConfig *make_flawed_config (const Soak *self)
     for (unsigned i = 0; i < N_ENDPOINTS; i++) {
         EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
         g_autofree char *flaws = flaws_path (self, i);
-        g_autofree char *text = g_strdup_printf ("e%u=flaw+file://%s/e%u,stall_timeout=" STALL_TIMEOUT ",flaws=%s", i,
-                                                 self->base, i, flaws);
+        g_autofree char *text =
+            g_strdup_printf ("e%u=flaw+file://%s/e%u,stall_timeout=" STALL_TIMEOUT ",flaws=%s,logs=%s", i, self->base,
+                             i, flaws, self->round->logless ? "no" : "yes");
         ecfs_endpoint_spec_free (endpoint->spec);
         endpoint->spec = ecfs_endpoint_spec_parse (text, NULL);
         g_assert_nonnull (endpoint->spec);
@@ -262,7 +263,7 @@ static void put_back (Soak *self)
     remove_tree (self->base);
     remove_tree (self->grave);
     const Round *round = self->round;
-    copy_tree (self->templates[round->code][round->async][round->keyed], self->base);
+    copy_tree (self->templates[round->code][round->async][round->keyed][round->logless], self->base);
     adjust_config (self);
     g_assert_cmpint (g_mkdir_with_parents (self->grave, 0700), ==, 0);
     *self->shared = (Shared){.board = {.died = 0}};
@@ -297,10 +298,11 @@ static void tell (Soak *self, const char *what, int status)
 {
     const Round *round = self->round;
     const Progress *progress = &self->shared->progress;
-    g_printerr ("seed %u, %s%s%s: %s, after %u of %u operations%s%s: %s\n", round->seed, codes[round->code],
-                round->async ? ", async" : "", round->keyed ? ", with a key" : "", what,
-                progress->n_done - self->n_before, self->script->len - self->n_before,
-                self->shared->board.died ? ", " : "", self->shared->board.died ? self->shared->board.where : "",
+    g_printerr ("seed %u, %s%s%s%s: %s, after %u of %u operations%s%s: %s\n", round->seed, codes[round->code],
+                round->async ? ", async" : "", round->keyed ? ", with a key" : "",
+                round->logless ? ", without logs" : "", what, progress->n_done - self->n_before,
+                self->script->len - self->n_before, self->shared->board.died ? ", " : "",
+                self->shared->board.died ? self->shared->board.where : "",
                 progress->verdict[0] != '\0' ? progress->verdict
                 : WIFSIGNALED (status)       ? g_strsignal (WTERMSIG (status))
                                              : "the process ended");
@@ -403,13 +405,13 @@ static void run_seed (Soak *self, unsigned seed, bool show)
 
 static void make_templates (Soak *self)
 {
-    for (unsigned i = 0; i < N_CODES * 4; i++) {
-        const Round round = {.code = i / 4, .async = i / 2 % 2 == 1, .keyed = i % 2 == 1};
+    for (unsigned i = 0; i < N_CODES * 8; i++) {
+        const Round round = {.code = i / 8, .async = i / 4 % 2 == 1, .keyed = i / 2 % 2 == 1, .logless = i % 2 == 1};
         self->round = &round;
         self->script = script_new (SOAK_BEFORE, SEED_APART);
         self->n_before = self->script->len;
         char *template = g_strdup_printf ("%s/template-%u", self->place, i);
-        self->templates[round.code][round.async][round.keyed] = template;
+        self->templates[round.code][round.async][round.keyed][round.logless] = template;
         g_assert_cmpint (g_mkdir_with_parents (self->base, 0700), ==, 0);
         g_assert_cmpint (in_child (self, make_template, 0), ==, 0);
         copy_tree (self->base, template);

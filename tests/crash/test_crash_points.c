@@ -6,6 +6,7 @@
  * ECFS_CRASH_POINTS=all takes every moment of every step, and every step of the recovery after it; otherwise every
  * twenty-ninth step is taken, under sanitizers fewer: others of them with another ECFS_SEED.
  */
+#include "../lab/flawed.h"
 #include "actor.h"
 #include "program/program.h"
 #include "steps.h"
@@ -115,6 +116,18 @@ typedef struct Scenario {
     "create a; write a 0 3000; close a; create b; write b 0 700; close b; truncate a; write a 0 900; begin a; "        \
     "unlink b; rename small b; pack; await a; close a; recode b rs:4+1; recode a copies:2; pack; sync"
 
+/* Into packs from staging, which are packed anew. */
+#define TOGETHER                                                                                                       \
+    "create a; write a 0 3000; close a; create b; write b 0 700; close b; truncate small; write small 0 150; "         \
+    "close small; create d/e; write d/e 0 100; close d/e; mtime a 5; wait; truncate a; write a 0 500; close a; "       \
+    "open b; write b 100 50; close b; link b c; rename c small; unlink d/e; wait; pack; sync"
+/* What changes between its close and the pack. */
+#define TOGETHER_BESIDE                                                                                                \
+    "create a; write a 0 3000; close a; create b; write b 0 700; close b; create c; write c 0 900; close c; "          \
+    "truncate a; write a 0 40; close a; unlink b; rename c b; open b; write b 10 10; create e; write e 0 100; close "  \
+    "e; "                                                                                                              \
+    "rename e small; recode a copies:2; fsync b; close b; wait; read a; sync"
+
 /* By a policy for which all that is not read is cold: whole objects, and packs into packs, while files change. */
 #define COOL                                                                                                           \
     "create a; write a 0 30000; close a; create b; write b 0 700; close b; cool; truncate a; write a 0 900; close a; " \
@@ -155,6 +168,19 @@ static void in_zones (EcfsConfig *config)
         EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
         g_free (endpoint->zone);
         endpoint->zone = g_strdup (i < 4 ? "a" : i == 4 ? "b" : "c");
+    }
+}
+
+/* No endpoint keeps logs, so that small files are stored together. */
+static void together (EcfsConfig *config)
+{
+    async (config);
+    for (guint i = 0; i < config->endpoints->len; i++) {
+        EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        g_autofree char *text = g_strdup_printf ("%s=flaw+%s,logs=no", endpoint->spec->name, endpoint->spec->url);
+        ecfs_endpoint_spec_free (endpoint->spec);
+        endpoint->spec = ecfs_endpoint_spec_parse (text, NULL);
+        g_assert_nonnull (endpoint->spec);
     }
 }
 
@@ -205,6 +231,10 @@ static const Scenario scenarios[] = {
     {"async-fsync", async, BEFORE, FSYNC, 0},
     {"async-unlinked", async, BEFORE, UNLINKED, 0},
     {"async-queued", async, BEFORE, QUEUED, 0},
+    {"together", together, BEFORE, TOGETHER, 0},
+    {"together-beside", together, BEFORE, TOGETHER_BESIDE, 0},
+    {"together-missing", together, BEFORE, "hide 5; " TOGETHER "; show 5; wait; pack; sync", MAY_LACK_STRIPES},
+    {"together-queued", together, BEFORE, QUEUED, 0},
 };
 
 /* How many of the steps are taken. */
@@ -504,6 +534,7 @@ int main (int argc, char **argv)
     ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     ecfs_allow_many_files ();
+    flawed_register ();
     warm_up (CODE);
     for (size_t i = 0; i < G_N_ELEMENTS (scenarios); i++) {
         for (unsigned loss = 0; loss < G_N_ELEMENTS (losses); loss++) {

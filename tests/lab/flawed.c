@@ -11,11 +11,12 @@
 #include <string.h>
 
 #define PREFIX "flaw+"
-#define CAN    (ECFS_CAN_RENAME | ECFS_CAN_SPACE | ECFS_CAN_LIST) /* and keep logs, if the endpoint within can */
+#define CAN    (ECFS_CAN_RENAME | ECFS_CAN_SPACE | ECFS_CAN_LIST) /* and keep logs */
 
 typedef struct Config {
     EcfsEndpointSpec *inner;
     Flaws *flaws;
+    bool keeps_logs; /* if the endpoint within can */
 } Config;
 
 typedef struct Connection {
@@ -352,7 +353,9 @@ static void finish (Job *job, Event *event)
 {
     Flaw flaw = job->flaw;
     Connection *self = job->connection;
-    ecfs_slot_capabilities (self->slot, CAN | (ecfs_endpoint_capabilities (self->inner) & ECFS_CAN_LOG));
+    const Config *config = ecfs_slot_config (self->slot);
+    const unsigned keeps = config->keeps_logs ? ecfs_endpoint_capabilities (self->inner) & ECFS_CAN_LOG : 0;
+    ecfs_slot_capabilities (self->slot, CAN | keeps);
     if (event->error != NULL && event->error->code == ENOTCONN && self->lost == NULL)
         self->lost = g_error_copy (event->error);
     if (event->error == NULL && job->request->kind == ECFS_REQUEST_LIST)
@@ -516,7 +519,9 @@ static void *new_config (const EcfsEndpointSpec *spec, GError **error)
     g_free (config->inner->url);
     config->inner->url = g_strdup (spec->url + strlen (PREFIX));
     config->flaws = flaws_new (ecfs_spec_option (spec, "flaws"));
+    config->keeps_logs = g_strcmp0 (ecfs_spec_option (spec, "logs"), "no") != 0;
     (void) g_hash_table_remove (config->inner->options, "flaws");
+    (void) g_hash_table_remove (config->inner->options, "logs");
     EcfsEndpoint *inner = ecfs_endpoint_new (config->inner, &(EcfsMarker){.epoch = 0}, error);
     if (inner != NULL) {
         ecfs_endpoint_free (inner);
@@ -565,8 +570,9 @@ static void register_scheme (EcfsDriver *driver, const char *scheme)
     unsigned count = 0;
     for (; inner[count] != NULL; count++)
         keys[n][count] = inner[count];
-    g_assert (count + 1 < G_N_ELEMENTS (keys[0]));
+    g_assert (count + 2 < G_N_ELEMENTS (keys[0]));
     keys[n][count] = "flaws";
+    keys[n][count + 1] = "logs";
     *driver = (EcfsDriver){.scheme = scheme,
                            .option_keys = keys[n++],
                            .default_connections = 1,
