@@ -98,6 +98,9 @@ struct EcfsCommit {
     bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
     bool has_failed; /* before: it is stored for itself, not together with others */
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
+    /* It waits for others, to be stored with them, and takes no thread meanwhile. Called from a commit thread, at most
+     * once, and calls nothing of commits. May be NULL. */
+    void (*joined) (void *user);
     bool is_foreign; /* reading the content may take as long as it likes: on threads that no staged file needs */
     const atomic_bool *cancelled; /* ends the attempt with ECANCELED, as the end of the archive does. May be NULL */
     /* Called exactly once, from a commit thread. */

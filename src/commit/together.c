@@ -86,6 +86,8 @@ static bool join (EcfsTogether *self, const char *code, EcfsCommitAttempt *attem
     Batch *other = g_hash_table_lookup (self->open, code);
     bool joins = other != NULL && takes (other, attempt->commit.size);
     if (joins) {
+        if (attempt->commit.joined != NULL)
+            attempt->commit.joined (attempt->commit.user);
         enter_locked (other, attempt);
     } else {
         *batch = (Batch){.members = g_array_new (FALSE, TRUE, sizeof (Member)), .begun_us = ecfs_now_us ()};

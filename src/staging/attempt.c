@@ -371,6 +371,14 @@ static bool published (void *user)
     return goes_on;
 }
 
+static void joined (void *user)
+{
+    EcfsStaged *self = user;
+    ecfs_mutex_lock (&self->table->lock);
+    ecfs_staged_note_joined_locked (self->table, self);
+    ecfs_mutex_unlock (&self->table->lock);
+}
+
 static void attempt_done (void *user, const EcfsOutcome *outcome)
 {
     EcfsStaged *self = user;
@@ -402,6 +410,7 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
     commit->patient = fills && self->waits != NULL;
     commit->has_failed = self->phase == ECFS_PHASE_COMMITTING && self->n_failures > 0;
     commit->retry = self->waits != NULL || commit->has_failed;
+    commit->joined = joined;
     commit->unchanged = unchanged;
     commit->cancelled = &self->cut_short;
     atomic_store (&self->cut_short, false);

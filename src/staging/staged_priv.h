@@ -152,6 +152,7 @@ struct EcfsStaged {
     uint64_t charged_bytes;  /* part of table->staged_bytes, as the next */
     uint64_t aside_bytes;
     bool attempt_paced;
+    bool attempt_joined; /* others: counted in n_joined, not in n_attempts */
     uint64_t attempt_generation;
     uint64_t attempt_bytes;
     int64_t attempt_began_us;
@@ -212,7 +213,8 @@ struct EcfsStagedTable {
     GSequence *turns[ECFS_N_TURNS]; /* of EcfsStaged by turn_key; borrowed */
     GHashTable *flushing;           /* set of EcfsStaged whose flushes have deadlines; borrowed */
     EcfsRetryPace commit_pace, fill_pace;
-    unsigned n_attempts;        /* under way, but for those with a feed */
+    unsigned n_attempts;        /* under way, but for those with a feed and … */
+    unsigned n_joined;          /* … those that wait for others, without a thread */
     GQueue streaming;           /* of EcfsStaged with a feed; borrowed */
     int64_t stream_patience_us; /* how long a stream waits for its writer; tests change it */
     unsigned n_trailing;        /* attempts */
@@ -299,7 +301,9 @@ EcfsStaged *ecfs_staged_first_locked (EcfsStagedTable *table, EcfsTurn turn) ECF
 void ecfs_staged_forget_turn_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** Its commit is published with its quorum. Returns whether it may go on as TRAILING. */
 bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Its attempt, which the phase still names, has ended; it had a feed, or counts in n_attempts. */
+/** Its attempt waits for others without a thread, which the next may have. */
+void ecfs_staged_note_joined_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its attempt, which the phase still names, has ended; it had a feed, or counts in n_attempts or n_joined. */
 void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
     ECFS_REQUIRES (table->lock);
 

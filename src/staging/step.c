@@ -13,8 +13,9 @@
 
 #include <assert.h>
 
-#define N_ATTEMPTS     16 /* at once, as many as commit threads */
-#define N_BEHIND       12 /* of these for what nobody waits for */
+#define N_ATTEMPTS     16  /* at once, as many as commit threads */
+#define N_BEHIND       12  /* of these for what nobody waits for */
+#define N_JOINED       512 /* beside these: each has its file open, and no thread */
 #define N_FILLS        4
 #define N_TRAILING     4 /* that go on behind closes which were answered at the quorum */
 #define PAUSE_FIRST_US G_USEC_PER_SEC
@@ -255,10 +256,22 @@ bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self
     return may_trail;
 }
 
+void ecfs_staged_note_joined_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    if (table->n_joined >= N_JOINED)
+        return;
+    self->attempt_joined = true;
+    table->n_joined++;
+    table->n_attempts--;
+    ecfs_staged_dispatch_locked (table);
+}
+
 void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
 {
     EcfsRetryPace *pace = pace_of (table, self);
-    table->n_attempts -= !streamed;
+    table->n_attempts -= !streamed && !self->attempt_joined;
+    table->n_joined -= self->attempt_joined;
+    self->attempt_joined = false;
     table->n_trailing -= self->phase == ECFS_PHASE_TRAILING;
     if (self->attempt_paced)
         pace->n_running--;
@@ -292,7 +305,7 @@ static void check_invariants_locked (EcfsStagedTable *table, const EcfsStaged *s
     assert (!self->kept || self->phase == ECFS_PHASE_IDLE || self->phase == ECFS_PHASE_SETTLING ||
             self->phase == ECFS_PHASE_LEAVING || self->phase == ECFS_PHASE_ABSENT);
     assert (!self->dropped || self->unlinked);
-    assert (table->n_trailing <= table->n_attempts + table->streaming.length);
+    assert (table->n_trailing <= table->n_attempts + table->n_joined + table->streaming.length);
 }
 
 /* Its turn has come. */
