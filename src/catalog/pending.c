@@ -99,11 +99,13 @@ GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t gra
     return READ (self, list_deletions (self, endpoint, grace_ns, after, max, error));
 }
 
-static bool deletion_done (EcfsCatalog *self, int64_t id, GError **error)
+static bool deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t n, GError **error)
 {
-    if (!EXEC (self, DELETION_DELETE, error, INT (id)))
-        return false;
-    self->counters.totals.n_deletions -= ecfs_changes (self);
+    for (size_t i = 0; i < n; i++) {
+        if (!EXEC (self, DELETION_DELETE, error, INT (deletions[i])))
+            return false;
+        self->counters.totals.n_deletions -= ecfs_changes (self);
+    }
     return true;
 }
 
@@ -154,9 +156,9 @@ bool ecfs_catalog_retired_totals (EcfsCatalog *self, const EcfsUuid *key, EcfsOp
     return READ (self, retired_totals (self, key, ret_totals, error));
 }
 
-bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error)
+bool ecfs_catalog_deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t n, GError **error)
 {
-    return CHANGE (self, error, deletion_done (self, deletion, error));
+    return CHANGE (self, error, deletions_done (self, deletions, n, error));
 }
 
 /* Intents */

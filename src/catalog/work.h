@@ -85,8 +85,8 @@ GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t gra
                                 size_t max, GError **error);
 /** To be called now and then while deletions wait: the time that has passed outlives a crash of the machine. */
 bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
-/** The stripe is gone (or never was): forget it. */
-bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error);
+/** The stripes of @n of these ids are gone (or never were): forget them. */
+bool ecfs_catalog_deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t n, GError **error);
 
 /* What an archive that has a key has stored otherwise: without it, for who has an endpoint to read, or under one that
  * is retired. */

@@ -396,6 +396,9 @@ bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRa
 bool ecfs_endpoint_read_pieces_wait (EcfsEndpoint *self, const char *name, const EcfsPieces *pieces, GError **error);
 bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error);
 bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **error);
+/** As many at a time as the endpoint can. ret_errors[i] (n, NULL before): why names[i] was not removed, which ENOENT
+ * is, too. */
+void ecfs_endpoint_remove_all_wait (EcfsEndpoint *self, const char *const *names, size_t n, GError **ret_errors);
 bool ecfs_endpoint_remove_directory_wait (EcfsEndpoint *self, const char *name, GError **error);
 /** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way. */
 bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names,

@@ -130,6 +130,48 @@ bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **e
     return waiter_finish (&waiter, error);
 }
 
+typedef struct Removals {
+    EcfsMutex lock;
+    EcfsCond cond;
+    size_t n_left; /* guarded by lock */
+} Removals;
+
+typedef struct Removal {
+    Removals *all;
+    GError *error; /* its callback's, until that has come */
+} Removal;
+
+static void removal_done (void *user, uint64_t value, const GError *error)
+{
+    Removal *self = user;
+    (void) value;
+    self->error = error == NULL ? NULL : g_error_copy (error);
+    ecfs_mutex_lock (&self->all->lock);
+    self->all->n_left--;
+    ecfs_cond_signal (&self->all->cond);
+    ecfs_mutex_unlock (&self->all->lock);
+}
+
+void ecfs_endpoint_remove_all_wait (EcfsEndpoint *self, const char *const *names, size_t n, GError **ret_errors)
+{
+    Removals all = {.n_left = n};
+    g_autofree Removal *removals = g_new0 (Removal, n + 1);
+    ecfs_mutex_init (&all.lock);
+    ecfs_cond_init (&all.cond);
+    for (size_t i = 0; i < n; i++) {
+        removals[i].all = &all;
+        ecfs_endpoint_remove (self, names[i], removal_done, &removals[i]);
+    }
+    ecfs_mutex_lock (&all.lock);
+    while (all.n_left > 0)
+        (void) ecfs_cond_wait_until (&all.cond, &all.lock, ecfs_now_us () + SLEEP_US);
+    ecfs_mutex_unlock (&all.lock);
+    ecfs_cond_clear (&all.cond);
+    ecfs_mutex_clear (&all.lock);
+    for (size_t i = 0; i < n; i++)
+        ret_errors[i] = removals[i].error;
+}
+
 bool ecfs_endpoint_remove_directory_wait (EcfsEndpoint *self, const char *name, GError **error)
 {
     Waiter waiter;

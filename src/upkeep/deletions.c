@@ -8,7 +8,7 @@
 #include "archive/lineage.h"
 #include "journal/sender.h"
 
-#define DELETIONS_AT_ONCE 64
+#define DELETIONS_AT_ONCE 64 /* in one catalog transaction, and on their way to an endpoint */
 
 /* All that is due at an endpoint, once. One that fails is passed over until the others had their turn. */
 typedef struct Sweep {
@@ -64,39 +64,56 @@ static bool remove_unfinished (Sweep *self, const GArray *due)
     return false;
 }
 
-/* Returns whether the file is gone, or stays for good: an object has it, whoever queued it. */
-static bool remove_file (Sweep *self, const EcfsDeletion *deletion)
+/* Whether the stripe may go; *ret_kept: it stays, whoever queued it, as an object has it. */
+static bool may_go (Sweep *self, const EcfsDeletion *deletion, bool *ret_kept)
 {
     g_autoptr (GError) error = NULL;
     char name[ECFS_STRIPE_NAME_SIZE];
-    bool current;
-    deletion_name (deletion, name);
+    *ret_kept = false;
     if (!ecfs_catalog_stripe_current (ecfs_archive_catalog (self->archive), &deletion->object, &deletion->stripe,
-                                      &current, &error)) {
+                                      ret_kept, &error)) {
         g_warning ("%s", error->message);
         return false;
     }
-    if (current) {
+    deletion_name (deletion, name);
+    if (*ret_kept)
         g_warning ("endpoint %s: %s was queued for deletion, but an object has it: it stays, run ecfs-fsck",
                    self->endpoint->name, name);
-        return true;
-    }
-    if (ecfs_endpoint_remove_wait (self->endpoint->endpoint, name, &error) || error->code == ENOENT)
-        return true;
-    tell_stuck (self, name, error);
-    return false;
+    return !*ret_kept;
 }
 
-static bool delete_stripe (Sweep *self, const EcfsDeletion *deletion)
+typedef struct Batch {
+    size_t n;
+    int64_t ids[DELETIONS_AT_ONCE];
+    char names[DELETIONS_AT_ONCE][ECFS_STRIPE_NAME_SIZE];
+    size_t n_done; /* the ids of these are forgotten */
+    int64_t done[DELETIONS_AT_ONCE];
+} Batch;
+
+/* Returns whether all of them are gone, and the catalog has it. */
+static bool remove_all (Sweep *self, Batch *batch)
 {
-    g_autoptr (GError) error = NULL;
-    if (!remove_file (self, deletion))
-        return false;
-    if (!ecfs_catalog_deletion_done (ecfs_archive_catalog (self->archive), deletion->id, &error)) {
-        g_warning ("%s", error->message);
-        return false;
+    const char *names[DELETIONS_AT_ONCE];
+    GError *errors[DELETIONS_AT_ONCE] = {NULL};
+    bool fine = true;
+    for (size_t i = 0; i < batch->n; i++)
+        names[i] = batch->names[i];
+    ecfs_endpoint_remove_all_wait (self->endpoint->endpoint, names, batch->n, errors);
+    for (size_t i = 0; i < batch->n; i++) {
+        if (errors[i] == NULL || errors[i]->code == ENOENT) {
+            batch->done[batch->n_done++] = batch->ids[i];
+        } else {
+            tell_stuck (self, names[i], errors[i]);
+            fine = false;
+        }
+        g_clear_error (&errors[i]);
     }
-    return true;
+    g_autoptr (GError) error = NULL;
+    if (batch->n_done == 0 ||
+        ecfs_catalog_deletions_done (ecfs_archive_catalog (self->archive), batch->done, batch->n_done, &error))
+        return fine;
+    g_warning ("%s", error->message);
+    return false;
 }
 
 /* The next batch; NULL: there is none, or an error, which is told. */
@@ -138,6 +155,34 @@ static uint64_t stored_sequence (EcfsArchive *archive, const GArray *due)
     return point.stored;
 }
 
+/* What of @due may go now. Returns whether that is all of it but what has to wait. */
+static bool choose (Sweep *self, const GArray *due, bool clean, Batch *ret_batch)
+{
+    EcfsArchive *archive = self->archive;
+    const uint64_t stored = stored_sequence (archive, due);
+    const size_t position = ecfs_archive_position (archive, self->endpoint);
+    *ret_batch = (Batch){.n = 0};
+    for (guint i = 0; i < due->len; i++) {
+        if (ecfs_archive_is_stopping (archive) || !ecfs_lineage_may_delete (ecfs_archive_lineage (archive), position))
+            return false;
+        const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
+        bool is_kept;
+        self->after = *deletion;
+        self->goes_on = true;
+        if (is_needed (archive, deletion, stored) || (deletion->uncommitted && !clean))
+            continue;
+        if (may_go (self, deletion, &is_kept)) {
+            ret_batch->ids[ret_batch->n] = deletion->id;
+            deletion_name (deletion, ret_batch->names[ret_batch->n++]);
+        } else if (is_kept) {
+            ret_batch->done[ret_batch->n_done++] = deletion->id;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Returns whether to go on behind it. */
 static bool delete_batch (Sweep *self, const GArray *due)
 {
@@ -148,23 +193,14 @@ static bool delete_batch (Sweep *self, const GArray *due)
         g_info ("deletions have to wait: %s", error->message);
         return false;
     }
-    size_t position = ecfs_archive_position (archive, self->endpoint);
-    if (!ecfs_lineage_confirm (ecfs_archive_lineage (archive), position))
+    if (!ecfs_lineage_confirm (ecfs_archive_lineage (archive), ecfs_archive_position (archive, self->endpoint)))
         return false;
-    uint64_t stored = stored_sequence (archive, due);
     bool clean = remove_unfinished (self, due);
     if (!clean && !ecfs_archive_reaches (self->endpoint))
         return false;
-    for (guint i = 0; i < due->len; i++) {
-        if (ecfs_archive_is_stopping (archive) || !ecfs_lineage_may_delete (ecfs_archive_lineage (archive), position))
-            return false;
-        self->after = g_array_index (due, EcfsDeletion, i);
-        self->goes_on = true;
-        bool waits = is_needed (archive, &self->after, stored) || (self->after.uncommitted && !clean);
-        if (!waits && !delete_stripe (self, &self->after))
-            return false;
-    }
-    return true;
+    Batch batch;
+    bool chosen = choose (self, due, clean, &batch);
+    return remove_all (self, &batch) && chosen;
 }
 
 static void *sweep (void *data)

@@ -121,8 +121,9 @@ static void test_replace (void)
     g_assert_cmpuint (deletion->stripe.index, ==, 5);
     g_assert_cmpuint (deletion->stripe.instance, ==, 1005);
     g_assert_false (deletion->uncommitted);
-    OK (e, ecfs_catalog_deletion_done (f.catalog, deletion->id, &e));
-    OK (e, ecfs_catalog_deletion_done (f.catalog, deletion->id, &e));
+    const int64_t both[] = {deletion->id, deletion->id};
+    OK (e, ecfs_catalog_deletions_done (f.catalog, both, G_N_ELEMENTS (both), &e));
+    OK (e, ecfs_catalog_deletions_done (f.catalog, both, 1, &e));
     g_assert_cmpuint (n_due (&f, 5, 0), ==, 0);
     check_totals (&f);
     OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, "file", NULL, &e));
