@@ -16,6 +16,7 @@
 #include "util/xxh3.h"
 #include "verbs/drill_priv.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #define WALK_BATCH  256
@@ -186,18 +187,22 @@ static void read_batch_one_way (Drill *self, bool all)
 
 static void tell_failure (Drill *self, const Item *item)
 {
-    uint64_t ino;
+    uint64_t ino, n_files = 1;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     const char *why = item->error[0] != NULL ? item->error[0]->message : item->error[1]->message;
     g_autofree char *path = ecfs_catalog_object_file (catalog, item->object, &ino, NULL)
                                 ? ecfs_catalog_path (catalog, ino)
                                 : g_strdup_printf ("object %" G_GINT64_FORMAT, item->object);
-    ecfs_tally_failed (&self->tally, g_error_new (ECFS_ERROR, EIO, "%s: %s", path, why));
+    (void) ecfs_catalog_object_files (catalog, item->object, &n_files, NULL); /* else one */
+    g_autofree char *others =
+        n_files > 1 ? g_strdup_printf (" and %" PRIu64 " more files", n_files - 1) : g_strdup ("");
+    ecfs_tally_failed (&self->tally, g_error_new (ECFS_ERROR, EIO, "%s%s: %s", path, others, why));
     if (json_array_get_length (self->failures) >= MOST_TOLD)
         return;
     JsonObject *failure = json_object_new ();
     g_autofree char *utf8 = g_utf8_make_valid (path, -1), *text = g_utf8_make_valid (why, -1);
     json_object_set_string_member (failure, "path", utf8);
+    json_object_set_int_member (failure, "files", (int64_t) n_files);
     json_object_set_int_member (failure, "object", item->object);
     json_object_set_int_member (failure, "size", (int64_t) item->size);
     json_object_set_string_member (failure, "error", text);

@@ -8,6 +8,7 @@ import sqlite3
 
 import lab
 import pytest
+import test_logs
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -91,6 +92,18 @@ def test_damage_elsewhere_makes_a_loss_cost_files_and_is_queued(place, stored):
     assert stored.json("status")["repairs"]["queued"] == 2
     done = lab.ecfs("drill", stored.path, "--without", others[0], "--sample", "100%", check=False)
     assert done.returncode == 1 and "/tree/large" in done.stderr and "1 could not be read" in done.stdout
+
+
+def test_all_files_of_an_object_are_counted(place, archive):
+    test_logs.packing(archive)
+    mount = place.mount(archive)
+    test_logs.write_files(mount.path / "d", 20)
+    test_logs.await_packed(archive)
+    mount.umount()
+    status, report = drill(archive, "--without", "amber,birch,cedar", "--sample", "100%")
+    assert status == 1 and sum(failure["files"] for failure in report["failures"]) == 20
+    done = lab.ecfs("drill", archive.path, "--without", "amber,birch,cedar", "--sample", "100%", check=False)
+    assert len(report["failures"]) > 1 or "and 19 more files: " in done.stderr
 
 
 def test_the_catalog_alone_tells_which_sets_are_safe(stored):
