@@ -7,6 +7,7 @@
 #include "archive/common.h"
 
 #define FILL_ATTEMPTS 3
+#define SHARED        "it is among other small files, which get them together"
 
 /* NULL: it is gone meanwhile. */
 static const EcfsUuid *uuid_of (EcfsCommitAttempt *self, int64_t object)
@@ -259,7 +260,8 @@ bool ecfs_attempt_fill_object (EcfsCommitAttempt *self, EcfsCommitObject *part, 
 
 bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error)
 {
-    return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
+    int code = g_str_equal (self->missing->str, SHARED) ? EINPROGRESS : EIO;
+    return ecfs_fail (error, code, "not all of its stripes are stored: %s", self->missing->str);
 }
 
 /* How many endpoints the object could lose if all that count had its stripes: some may only be away. */
@@ -315,7 +317,7 @@ static bool check_shared (EcfsCommitAttempt *self, const EcfsCommitObject *part,
         lacks = lacks || ecfs_stripe_lacks (part->row, &g_array_index (part->row->stripes, EcfsStripeRow, i),
                                             range->object_offset + range->length);
     if (lacks)
-        note_missing (self, "it is among other small files, which get them together");
+        note_missing (self, SHARED);
     return codec != NULL;
 }
 

@@ -27,6 +27,7 @@ static int outcome_code (const GError *error)
     case ECANCELED:
     case ESTALE:
     case EROFS:
+    case EINPROGRESS:
         return error->code;
     default:
         return EIO;

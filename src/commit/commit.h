@@ -55,7 +55,8 @@ typedef struct EcfsPackOrder {
 typedef struct EcfsOutcome {
     /* NULL: the file has this content, durably. Else it names file, endpoints and reasons; ENOSPC/EDQUOT when endpoints
      * are full, ECANCELED when content changed or the archive stops, EROFS when the catalog cannot be written, ESTALE
-     * when the file was replaced or deleted, EIO otherwise; and nothing has changed unless `kept`. */
+     * when the file was replaced or deleted, EINPROGRESS when who packs brings what is missing, EIO otherwise; and
+     * nothing has changed unless `kept`. */
     const GError *error;
     bool opened; /* EcfsCommit.open () gave the content: the caller closes it */
     bool full;   /* all stripes are stored (with `kept`: when it becomes durable) */

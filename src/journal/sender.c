@@ -135,7 +135,10 @@ static void lane_begin (Lane *self)
     char name[ECFS_JOURNAL_NAME_SIZE];
     g_autoptr (GError) error = NULL;
     if (!make_file (sender, self->stored, &error) || !file_name (sender, name)) {
-        g_warning ("%s: the journal cannot be read: %s", ecfs_archive_directory (sender->archive), error->message);
+        /* Of a catalog that has just been recovered it begins with the next change. */
+        const GLogLevelFlags level = error->code == ENOENT ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING;
+        g_log (G_LOG_DOMAIN, level, "%s: the journal cannot be read: %s", ecfs_archive_directory (sender->archive),
+               error->message);
         ecfs_mutex_lock (&sender->lock);
         self->retry_us = ecfs_now_us () + RETRY_US;
         ecfs_mutex_unlock (&sender->lock);

@@ -8,6 +8,7 @@
 
 #define FAILURES_TOLD       10 /* of one wait, by name */
 #define RETRY_FIRST_US      G_USEC_PER_SEC
+#define PACKED_US           (15 * G_USEC_PER_SEC) /* how long a wait does for who packs */
 #define RETRY_COMMIT_MAX_US ((int64_t) 60 * G_USEC_PER_SEC)
 #define RETRY_FILL_MAX_US   ((int64_t) 3600 * G_USEC_PER_SEC) /* an endpoint that comes back is noticed sooner */
 
@@ -39,16 +40,19 @@ void ecfs_staged_settle_wait (EcfsWait *wait, const GError *error, GQueue *answe
     g_free (wait);
 }
 
-/* Waits that have what they want; with @all the others too, as failed, but for those that began during the attempt. */
+/* Waits that have what they want; with @all the others too, as failed, but for those that began during the attempt, and
+ * those for which what is missing is on its way. */
 static void settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, bool all, const GError *error,
                                  GQueue *answers) ECFS_REQUIRES (table->lock)
 {
     GSList *next;
+    const int64_t now_us = ecfs_now_us ();
     for (GSList *l = self->waits; l != NULL; l = next) {
         next = l->next;
         EcfsWaitEntry *entry = l->data;
         bool stored = self->committed_generation >= entry->want && (self->full || !entry->wait->full);
-        bool keeps = !stored && (!all || entry->during);
+        bool comes = error != NULL && error->code == EINPROGRESS && now_us - entry->wait->begun_us < PACKED_US;
+        bool keeps = !stored && (!all || entry->during || comes);
         entry->during = entry->during && !all;
         if (keeps)
             continue;
@@ -169,7 +173,10 @@ static void tell_failure_locked (EcfsStagedTable *table, const GError *error) EC
 static void attempt_failed_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error)
     ECFS_REQUIRES (table->lock)
 {
+    self->comes_packed = error->code == EINPROGRESS;
     set_back_locked (table, self);
+    if (self->comes_packed)
+        self->retry_us = ecfs_now_us () + RETRY_FIRST_US;
     self->gave_up = table->stopping &&
                     !(table->filling && ecfs_staged_is_clean (self) && self->n_failures < ECFS_STAGED_FILL_TRIES);
     if (self->unlinked || g_strcmp0 (self->failure, error->message) == 0)
@@ -193,6 +200,7 @@ static void committed_locked (EcfsStagedTable *table, EcfsStaged *self, bool ful
     if (full)
         self->row = 0;
     self->n_failures = 0;
+    self->comes_packed = false;
     self->order = 0;
     self->retry_us =
         ecfs_now_us () + RETRY_FIRST_US; /* an endpoint that was left out just now rarely is back at once */
@@ -284,7 +292,8 @@ static EcfsVerdict verdict_of (const EcfsOutcome *outcome, bool overtaken)
 {
     if (outcome->error == NULL || g_error_matches (outcome->error, ECFS_ERROR, ESTALE))
         return ECFS_VERDICT_GOOD;
-    return overtaken || g_error_matches (outcome->error, ECFS_ERROR, ECANCELED) ? ECFS_VERDICT_NONE : ECFS_VERDICT_BAD;
+    const int code = outcome->error->code;
+    return overtaken || code == ECANCELED || code == EINPROGRESS ? ECFS_VERDICT_NONE : ECFS_VERDICT_BAD;
 }
 
 /* Books the end of an attempt, and answers who has what it wanted or will not get it now. */

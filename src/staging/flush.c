@@ -174,7 +174,8 @@ void ecfs_staged_wait (EcfsArchive *archive, uint64_t ino, bool full, EcfsStaged
     EcfsStagedTable *table = ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
     GQueue answers = G_QUEUE_INIT;
     EcfsWait *wait = g_new0 (EcfsWait, 1);
-    *wait = (EcfsWait){.n_pending = 1, .full = full, .answer = ecfs_answer_new (done, user)};
+    *wait =
+        (EcfsWait){.n_pending = 1, .begun_us = ecfs_now_us (), .full = full, .answer = ecfs_answer_new (done, user)};
     if (table == NULL) { /* opened for reading: nothing can be staged */
         ecfs_staged_settle_wait (wait, NULL, &answers);
         ecfs_answer_all (&answers);

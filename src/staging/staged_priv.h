@@ -86,6 +86,7 @@ typedef struct EcfsWaiter {
 typedef struct EcfsWait {
     unsigned n_pending;
     unsigned n_failed;
+    int64_t begun_us;
     bool full;
     int code;          /* of the first failure */
     GString *failures; /* a line for each of the first; NULL: none yet */
@@ -132,6 +133,7 @@ struct EcfsStaged {
     bool kept;          /* published, but the catalog could not write it down: SETTLING asks until it can */
     bool kept_full;     /* what `full` becomes then */
     bool setting_apart; /* the file is being exchanged: changes wait */
+    bool comes_packed;  /* what the last attempt found missing, and no attempt brings */
     bool gave_up;       /* an attempt failed while stopping, or a writer had not flushed */
     bool busy;          /* counted in table->n_busy */
     bool held;          /* an attempt that somebody insists on was overtaken: writers wait for the next one */

@@ -42,9 +42,10 @@ bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *sel
 static EcfsTurn later_or_locked (EcfsStagedTable *table, const EcfsStaged *self, EcfsTurn turn)
     ECFS_REQUIRES (table->lock)
 {
-    if (self->waits != NULL)
+    const bool is_later = self->retry_us > ecfs_now_us ();
+    if (self->waits != NULL && !(self->comes_packed && is_later))
         return ECFS_TURN_WAITED;
-    return self->retry_us > ecfs_now_us () ? ECFS_TURN_LATER : turn;
+    return is_later ? ECFS_TURN_LATER : turn;
 }
 
 /* For a file that nobody flushes just now. */

@@ -601,6 +601,21 @@ def test_an_endpoint_that_fails_ends_the_log_and_nothing_waits(place, archive):
     lab.assert_same_tree(before, tree_of(place, archive))
 
 
+def test_who_waits_is_answered_when_all_is_packed(place, archive):
+    """An endpoint that was away for a moment is back: what its logs lack comes with the packs, in seconds."""
+    mount = place.mount(archive)
+    for number in range(2):
+        write_files(mount.path / f"d{number}", 20, seed=number)
+        _, endpoint = stripes_by_kind(archive, LOG)[0]
+        endpoint.kill()
+        write_files(mount.path / f"e{number}", 20, seed=10 + number)
+        time.sleep(1.2)  # so that somebody else has looked after it, and waits before the next look
+        endpoint.start()
+        lab.ecfs("wait", mount.path)
+    assert archive.json("status")["staging"]["files"] == 0
+    mount.umount()
+
+
 # The other implementation
 
 
