@@ -1,6 +1,7 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
+#include "archive/in_use.h"
 #include "archive/key_losses.h"
 #include "archive/keys.h"
 #include "archive/shared_readers.h"
@@ -272,8 +273,9 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
     if (!self->readonly) {
         ecfs_archive_sign_lock (self, NULL); /* it may have been opened before a fork */
-        if (!check_lineage (self, error))
+        if (!check_lineage (self, error) || !ecfs_in_use_begin (self->directory, error))
             return false;
+        self->in_use = true;
         /* What would be stored is open to everybody, or under a key that ends. */
         if (self->lacks_keys || self->rotates)
             return true;
@@ -346,6 +348,8 @@ void ecfs_archive_close (EcfsArchive *self)
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_close (self->catalog, &error))
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
+    if (self->in_use)
+        ecfs_in_use_end (self->directory);
     ecfs_config_free (self->config);
     ecfs_key_shares_free (self->shares);
     g_ptr_array_unref (self->former_shares);

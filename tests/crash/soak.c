@@ -447,8 +447,8 @@ static void tear_down_soak (Soak *self)
 {
     remove_tree (self->place);
     munmap (self->shared, sizeof *self->shared);
-    for (unsigned i = 0; i < N_CODES * 4; i++)
-        g_free (self->templates[i / 4][i / 2 % 2][i % 2]);
+    for (unsigned i = 0; i < N_CODES * 8; i++)
+        g_free (self->templates[i / 8][i / 4 % 2][i / 2 % 2][i % 2]);
     g_free (self->place);
     g_free (self->base);
     g_free (self->grave);

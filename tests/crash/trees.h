@@ -6,7 +6,8 @@
 #include "steps.h"
 #include "verdict.h"
 
-/** Files and directories with times; @to must be absent or hold nothing of the same name. */
+/** Files and directories with times, but for what tells an archive directory from a copy; @to must be absent or hold
+ * nothing of the same name. */
 void copy_tree (const char *from, const char *to);
 
 /** The archive in BASE/archive and its endpoints, as CrashPlan takes them; g_free (). */

@@ -223,7 +223,7 @@ def test_killed_at_each_step_of_being_stored_anew_it_is_whole(place, kept):
         endpoint.is_up = True
     for path in kept.endpoints[0].stripes():
         del kept.endpoints[0].files[path]
-    shutil.copytree(kept.path, backup, ignore=shutil.ignore_patterns("control.sock"))
+    shutil.copytree(kept.path, backup, ignore=shutil.ignore_patterns("control.sock", "in-use"))
     files = [dict(endpoint.files) for endpoint in kept.endpoints]
     old = objects_of(kept)
     for step in itertools.count(1):

@@ -1,8 +1,13 @@
 """What endpoints tell of the archive: newer copies of it, recoveries, and what only a few of them say."""
+import errno
 import re
 import shutil
+import time
 
 import lab
+import pytest
+from test_logs import contents, write_files
+from test_recover import recover, tree_of
 
 NAMES = ["one", "two", "three", "four", "five", "six"]
 
@@ -66,6 +71,54 @@ def test_a_directory_that_was_restored_is_read_only_though_no_journal_told_of_it
     mount = place.mount(archive)
     lab.write_pattern(mount.path / "another", 50_000, 2)
     archive.await_stored()
+
+
+def test_a_copy_that_was_made_while_the_archive_was_in_use_is_read_only(place):
+    """No journal tells of what was stored in the seconds since."""
+    archive = place.archive(place.directories())
+    archive.configure("archive", pack_after="1s", deletion_grace="0s")
+    mount = place.mount(archive)
+    write_files(mount.path / "before", 10)
+    archive.await_stored()
+    write_files(mount.path / "beside", 10)
+    shutil.copytree(archive.path, place.path / "backup", ignore=shutil.ignore_patterns("*.sock"))
+    write_files(mount.path / "since", 40)
+    expected = contents(lab.describe_tree(mount.path))
+    mount.kill()
+    lost = place.path / "lost"
+    archive.path.rename(lost)
+    (place.path / "backup").rename(archive.path)
+    mount = place.mount(archive)
+    assert "a copy that was made while the archive was in use" in mount.text()
+    with pytest.raises(OSError) as refused:
+        (mount.path / "new").write_bytes(b"new")
+    assert refused.value.errno == errno.EROFS
+    failed = lab.ecfs("rm", archive.path, "/before/file 0000", check=False)
+    assert failed.returncode == 1 and "ecfs recover" in failed.stderr or "mounted" in failed.stderr
+    time.sleep(3)  # longer than it would take to pack and to delete
+    mount.umount()
+    recovered, _ = recover(place, archive.endpoints)
+    assert contents(tree_of(place, recovered)) == expected
+
+
+def test_a_directory_that_was_moved_after_a_crash_says_what_to_do(place):
+    archive = place.archive(place.directories())
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 10)
+    expected = lab.describe_tree(mount.path)
+    assert (archive.path / "in-use").exists()
+    mount.kill()
+    shutil.copytree(archive.path, place.path / "moved", ignore=shutil.ignore_patterns("*.sock"))
+    shutil.rmtree(archive.path)
+    (place.path / "moved").rename(archive.path)
+    failed = lab.ecfs("mkdir", archive.path, "/e", check=False)
+    assert failed.returncode == 1 and f"remove {archive.path}/in-use" in failed.stderr
+    (archive.path / "in-use").unlink()
+    mount = place.mount(archive)
+    lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+    write_files(mount.path / "e", 10)
+    mount.umount()
+    assert not (archive.path / "in-use").exists()
 
 
 def test_who_says_what_nobody_else_does_is_named_and_can_be_distrusted(place):

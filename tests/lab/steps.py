@@ -48,7 +48,7 @@ def points(n_steps, most=CRASHES):
 
 
 class Kept:
-    """A directory that is put back as it was."""
+    """Directories that are put back as they were, on the same disk: what tells an archive directory from a copy goes."""
 
     def __init__(self, place, paths):
         self.paths = paths
@@ -59,7 +59,7 @@ class Kept:
     def restore(self):
         for path, copy in zip(self.paths, self.copies):
             shutil.rmtree(path, ignore_errors=True)
-            shutil.copytree(copy, path, symlinks=True)
+            shutil.copytree(copy, path, symlinks=True, ignore=shutil.ignore_patterns("in-use"))
 
     def drop(self):
         for copy in self.copies:

@@ -1,0 +1,23 @@
+/*
+ * Whether an archive directory is a copy of one that was in use. What was acknowledged since the copy was made may be
+ * at the endpoints without their saying so, for as long as no journal that tells of it is there; a copy that goes on
+ * would take it for what came to nothing, and delete it.
+ *
+ * A file that is there while the archive is in use says which file it is (its inode, and when that was made). One that
+ * was left by a process that died is still the same file; in a copy it is another.
+ */
+#ifndef ECFS_ARCHIVE_IN_USE_H
+#define ECFS_ARCHIVE_IN_USE_H
+
+#include <glib.h>
+#include <stdbool.h>
+
+#define ECFS_IN_USE_NAME "in-use"
+
+/** ESTALE, with what to do: it is such a copy. Else it is in use from now on, durably, until ecfs_in_use_end ().
+ * Whoever has the archive's lock may call it, also again. */
+bool ecfs_in_use_begin (const char *directory, GError **error);
+/** All is where it belongs. What cannot be removed is told, and does no harm in place. */
+void ecfs_in_use_end (const char *directory);
+
+#endif
