@@ -135,13 +135,17 @@ class HasTwoFaces(Truth):
 
 
 class Hides(Truth):
-    """Every second name of a sealed file is in no listing, and the files are there for who asks for them."""
+    """Every second name of a sealed file is in no listing, and the files are there for who asks for them. Of what
+    is no stripe the last is one of these: a snapshot that nobody misses is no lie that shows."""
     exits = {0, 4}, {0, 1, 4, 5}
 
     def listing(self, handler, path):
         found = handler.found(path)
-        return {one: data for one, data in found.items()
-                if data is None or one == path or folder(one) not in SEALED or zlib.crc32(one.encode()) % 2}
+        sealed = sorted((one for one, data in found.items()
+                         if data is not None and one != path and folder(one) in SEALED), reverse=True)
+        hidden = {one for number, one in enumerate(sealed)
+                  if (zlib.crc32(one.encode()) if folder(one) == "stripes" else number) % 2 == 0}
+        return {one: data for one, data in found.items() if one not in hidden}
 
 
 class Invents(Truth):
