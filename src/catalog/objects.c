@@ -386,7 +386,7 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
             ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
 }
 
-static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, GError **error)
+static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, GError **error) ECFS_REQUIRES (self->lock)
 {
     Op op;
     bool made = check_publish (publish, error) && ecfs_op_begin (self, &op, error) &&
