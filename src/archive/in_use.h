@@ -14,10 +14,11 @@
 
 #define ECFS_IN_USE_NAME "in-use"
 
-/** ESTALE, with what to do: it is such a copy. Else it is in use from now on, durably, until ecfs_in_use_end ().
- * Whoever has the archive's lock may call it, also again. */
+/** False, with ESTALE and what to do: it is such a copy; with another code: nobody can tell. Changes nothing. */
+bool ecfs_in_use_check (const char *directory, GError **error);
+/** After the check, and with the archive's lock: it is in use from now on, durably, until ecfs_in_use_end (). */
 bool ecfs_in_use_begin (const char *directory, GError **error);
-/** All is where it belongs. What cannot be removed is told, and does no harm in place. */
+/** All is where it belongs. Where the file cannot be removed it stays, and does no harm. */
 void ecfs_in_use_end (const char *directory);
 
 #endif

@@ -9,6 +9,7 @@
  */
 #include "archive/lineage_priv.h"
 
+#include "archive/in_use.h"
 #include "catalog/journal_file.h"
 
 #define INCOMING      "incoming"            /* where endpoints keep what is not finished */
@@ -219,6 +220,11 @@ EcfsLineage *ecfs_lineage_new (EcfsArchive *archive)
     self->witnesses = g_new0 (EcfsWitness, ECFS_ENDPOINTS_MAX);
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
         self->witnesses[i] = (EcfsWitness){.lineage = self, .position = i};
+    g_autoptr (GError) copied = NULL;
+    if (!ecfs_in_use_check (archive->directory, &copied) && copied->code == ESTALE) {
+        self->is_stale = self->is_copy = true;
+        self->reason = g_strdup (copied->message);
+    }
     return self;
 }
 

@@ -59,6 +59,7 @@ struct EcfsLineage {
     EcfsMarker own;         /* what markers are to say, but for the endpoint; session_number 0: not yet */
     unsigned n_due;
     bool is_stale;
+    bool is_copy; /* immutable: stale, whatever endpoints say */
     bool is_held; /* something may be newer, and what would say so does not answer; or a recovery is under way */
     bool is_hold_of_claim;
     char *reason;      /* of is_stale; stays as it is until reconsidered, … */

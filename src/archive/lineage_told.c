@@ -310,7 +310,7 @@ void ecfs_lineage_reconsider (EcfsLineage *self)
 {
     ecfs_mutex_lock (&self->lock);
     EcfsWeights sum = ecfs_lineage_weigh_locked (self, 0);
-    if (self->is_stale && !ecfs_lineage_counts (self, sum.n_newer, sum.n_silent)) {
+    if (self->is_stale && !self->is_copy && !ecfs_lineage_counts (self, sum.n_newer, sum.n_silent)) {
         self->is_stale = false;
         g_clear_pointer (&self->reason, g_free);
         ecfs_catalog_allow (self->archive->catalog);

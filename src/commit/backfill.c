@@ -7,7 +7,6 @@
 #include "archive/common.h"
 
 #define FILL_ATTEMPTS 3
-#define SHARED        "it is among other small files, which get them together"
 
 /* NULL: it is gone meanwhile. */
 static const EcfsUuid *uuid_of (EcfsCommitAttempt *self, int64_t object)
@@ -260,8 +259,7 @@ bool ecfs_attempt_fill_object (EcfsCommitAttempt *self, EcfsCommitObject *part, 
 
 bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error)
 {
-    int code = g_str_equal (self->missing->str, SHARED) ? EINPROGRESS : EIO;
-    return ecfs_fail (error, code, "not all of its stripes are stored: %s", self->missing->str);
+    return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
 }
 
 /* How many endpoints the object could lose if all that count had its stripes: some may only be away. */
@@ -316,8 +314,7 @@ static bool check_shared (EcfsCommitAttempt *self, const EcfsCommitObject *part,
     for (guint i = 0; i < part->row->stripes->len; i++)
         lacks = lacks || ecfs_stripe_lacks (part->row, &g_array_index (part->row->stripes, EcfsStripeRow, i),
                                             range->object_offset + range->length);
-    if (lacks)
-        note_missing (self, SHARED);
+    self->comes_packed = self->comes_packed || lacks;
     return codec != NULL;
 }
 
@@ -356,6 +353,7 @@ bool ecfs_attempt_backfill (EcfsCommitAttempt *self, GError **error)
         g_autoptr (GError) why = NULL;
         if (self->missing != NULL) /* of the attempt before */
             g_string_free (g_steal_pointer (&self->missing), TRUE);
+        self->comes_packed = false;
         bool filled = fill_objects (self, &why);
         ecfs_archive_stripes_changed (self->archive);
         if (filled)
@@ -368,6 +366,9 @@ bool ecfs_attempt_backfill (EcfsCommitAttempt *self, GError **error)
     }
     if (self->missing != NULL)
         return ecfs_attempt_fail_missing (self, error);
+    if (self->comes_packed)
+        return ecfs_fail (error, EINPROGRESS,
+                          "not all of its stripes are stored: it is among other small files, which get them together");
     self->outcome.full = true;
     return true;
 }

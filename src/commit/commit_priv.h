@@ -47,10 +47,11 @@ typedef struct EcfsCommitAttempt {
     /* Of BACKFILL, RECODE and REPAIR, whose objects were there before: */
     GHashTable *uuids; /* of the file's objects, by row; NULL: none was needed */
     bool stored_before[ECFS_CODEC_MAX_N];
-    GString *missing; /* why stripes are left out; NULL: none are */
-    bool unreadable;  /* of a BACKFILL: too few stripes can be read to make others from, so a new object is stored */
-    int guarantee;    /* that this must have, as what it takes the place of; 0: its quorum is enough */
-    bool in_place;    /* of a RECODE: the stripes that both codes have stay */
+    GString *missing;  /* why stripes are left out; NULL: none are */
+    bool comes_packed; /* of a BACKFILL: some are left to who packs */
+    bool unreadable;   /* of a BACKFILL: too few stripes can be read to make others from, so a new object is stored */
+    int guarantee;     /* that this must have, as what it takes the place of; 0: its quorum is enough */
+    bool in_place;     /* of a RECODE: the stripes that both codes have stay */
     const char *own_code; /* of one that seals: what the object has; NULL: as the file is to have */
     struct {
         EcfsRepair *packets;                      /* NULL: stripes are made from content */

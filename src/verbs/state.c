@@ -1,5 +1,6 @@
 /* The verbs info, status and wait: questions about an archive, which its mount answers where there is one. */
 #include "archive/common.h"
+#include "archive/in_use.h"
 #include "archive/key_watch.h"
 #include "verbs/status.h"
 #include "verbs/verbs.h"
@@ -179,6 +180,8 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **e
     g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
     if (failure != NULL)
         g_propagate_error (error, failure);
-    return answer != NULL || (failure == NULL && nothing_staged (self, paths, quorum, error) &&
-                              has_journal (self, error) && is_mounted_or_need_not (self, flags, error));
+    /* What a copy lacks a mount of it cannot store either. */
+    return answer != NULL || (failure == NULL && ecfs_in_use_check (ecfs_archive_directory (self->archive), error) &&
+                              nothing_staged (self, paths, quorum, error) && has_journal (self, error) &&
+                              is_mounted_or_need_not (self, flags, error));
 }

@@ -1,5 +1,6 @@
 """What endpoints tell of the archive: newer copies of it, recoveries, and what only a few of them say."""
 import errno
+import json
 import re
 import shutil
 import time
@@ -93,8 +94,15 @@ def test_a_copy_that_was_made_while_the_archive_was_in_use_is_read_only(place):
     with pytest.raises(OSError) as refused:
         (mount.path / "new").write_bytes(b"new")
     assert refused.value.errno == errno.EROFS
-    failed = lab.ecfs("rm", archive.path, "/before/file 0000", check=False)
-    assert failed.returncode == 1 and "ecfs recover" in failed.stderr or "mounted" in failed.stderr
+    told = lab.ecfs("status", "--check", archive.path, "--json", check=False)
+    status = json.loads(told.stdout)
+    assert told.returncode == 2 and status["verdict"] == "old copy" and "in use" in status["old_copy"]
+    for command in (["rm", archive.path, "/before/file 0000"], ["wait", archive.path]):
+        failed = lab.ecfs(*command, check=False)
+        assert failed.returncode == 1 and "'ecfs recover'" in failed.stderr, failed.stderr
+    for options in (["-y"], ["-y", "--prune", "--older-than", "1s"]):
+        failed = lab.run(lab.BUILD / "tools/ecfs-fsck", *options, archive.path, check=False)
+        assert failed.returncode > 4 and "'ecfs recover'" in failed.stderr, failed.stderr
     time.sleep(3)  # longer than it would take to pack and to delete
     mount.umount()
     recovered, _ = recover(place, archive.endpoints)
