@@ -141,6 +141,15 @@ bool ecfs_inode_store (EcfsCatalog *self, const Inode *inode, GError **error)
                  INT (inode->extents_sum ^ sum_sizes (inode)), staged_time (inode));
 }
 
+bool ecfs_inode_fill (EcfsCatalog *self, const Inode *inode, GError **error)
+{
+    const EcfsAttr *attr = &inode->attr;
+    return EXEC (self, INODE_FILL, error, INT (attr->ino), INT (attr->size), INT (attr->mtime_ns), INT (attr->ctime_ns),
+                 INT (inode->committed_size), INT (attr->data_bytes), INT (inode->extents_sum ^ sum_sizes (inode))) &&
+           (ecfs_changes (self) == 1 ||
+            ecfs_fail (error, EBADMSG, "inode %" PRIu64 " is no regular file that is there", attr->ino));
+}
+
 bool ecfs_inode_update (EcfsCatalog *self, const Inode *inode, GError **error)
 {
     to_journal (self, inode);

@@ -30,6 +30,8 @@ bool ecfs_inode_get_dir (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GErr
 bool ecfs_inode_insert (EcfsCatalog *self, const Inode *inode, const char *target, GError **error);
 /** Stores all but nlink and rdev. */
 bool ecfs_inode_store (EcfsCatalog *self, const Inode *inode, GError **error);
+/** Stores sizes, times and sum of what a regular file consists of; EBADMSG: it is none. */
+bool ecfs_inode_fill (EcfsCatalog *self, const Inode *inode, GError **error);
 /** The same, and journals the inode. */
 bool ecfs_inode_update (EcfsCatalog *self, const Inode *inode, GError **error);
 /** Stores and journals times; the link count too when that @relinked. */

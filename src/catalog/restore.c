@@ -1,6 +1,7 @@
 #include "catalog/restore.h"
 
 #include "catalog/content_priv.h"
+#include "catalog/content_sum.h"
 
 #include <sys/stat.h>
 
@@ -12,6 +13,10 @@ struct EcfsRestore {
     GArray *moved;             /* of uint64_t: those that joined or left it in the operation that runs, in order */
     GHashTable *emptied;       /* int64_t number of a file that lost all content → uint64_t number of the record */
     const EcfsJournalRow *row; /* that is restored now */
+    uint64_t last_ino;         /* no inode that is there has a higher number */
+    uint64_t directory;        /* where the last name was put: it is one; 0: who knows */
+    EcfsObjectRow *named;      /* that the last extent was of, as it is in the catalog; NULL: who knows */
+    bool has_intents;          /* something may be on its way */
     EcfsSeal seal;             /* of the object that the next item must be; kind NONE: it may be any */
     EcfsUuid sealed;           /* valid with seal */
     bool stands;               /* what the last record sums to is known, … */
@@ -45,9 +50,18 @@ static void note_emptied (EcfsRestore *self, uint64_t ino)
                                     g_memdup2 (&self->row->sequence, sizeof self->row->sequence));
 }
 
-/* An operation has ended; what became of the catalog is what becomes of this. */
-static bool settle_fresh (EcfsRestore *self, bool kept)
+/* What was read of the catalog may not be so any more. */
+static void forget_read (EcfsRestore *self)
 {
+    self->directory = 0;
+    g_clear_pointer (&self->named, ecfs_object_row_free);
+}
+
+/* An operation has ended; what became of the catalog is what becomes of this. */
+static bool settle (EcfsRestore *self, bool kept)
+{
+    if (!kept)
+        forget_read (self);
     for (guint i = self->moved->len; !kept && i-- > 0;)
         turn_fresh (self, g_array_index (self->moved, uint64_t, i));
     g_array_set_size (self->moved, 0);
@@ -60,6 +74,7 @@ EcfsRestore *ecfs_restore_new (EcfsCatalog *catalog)
     *self = (EcfsRestore){.catalog = catalog,
                           .fresh = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL),
                           .moved = g_array_new (FALSE, FALSE, sizeof (uint64_t)),
+                          .last_ino = ECFS_ROOT_INO,
                           .emptied = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
                           .stands = true};
     return self;
@@ -72,6 +87,7 @@ void ecfs_restore_free (EcfsRestore *self)
     g_hash_table_unref (self->fresh);
     g_hash_table_unref (self->emptied);
     g_array_unref (self->moved);
+    forget_read (self);
     g_free (self);
 }
 
@@ -87,11 +103,26 @@ static char *text_of (EcfsJournalBytes bytes)
 
 /* Inodes and names */
 
+/* 1: it is there; 0; -1: @error. Most are above all that are there. */
+static int find_inode (EcfsRestore *self, uint64_t ino, Inode *ret_inode, GError **error)
+{
+    GError *why = NULL;
+    if (ino > self->last_ino)
+        return 0;
+    if (ecfs_inode_get (self->catalog, ino, ret_inode, &why))
+        return 1;
+    if (ecfs_errno (why) == ENOENT) {
+        g_error_free (why);
+        return 0;
+    }
+    g_propagate_error (error, why);
+    return -1;
+}
+
 static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
     Inode inode, old;
-    g_autoptr (GError) absent = NULL;
     const EcfsAttr *attr = &item->attr;
     if (attr->ino == 0 || attr->ino >= INT64_MAX || (attr->mode & ~(uint32_t) (S_IFMT | 07777)) != 0)
         return refuse (error, "an inode's number or mode is impossible");
@@ -99,11 +130,16 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
         return refuse (error, "the root is removed");
     inode = (Inode){.attr = *attr, .committed_size = attr->size, .has_code = item->code.size > 0};
     memcpy (inode.code, item->code.bytes, MIN (item->code.size, ECFS_CODE_MAX));
-    if (!ecfs_inode_get (catalog, attr->ino, &old, &absent)) {
+    int found = find_inode (self, attr->ino, &old, error);
+    if (found == 0) {
         if (S_ISREG (attr->mode))
             set_fresh (self, attr->ino, true);
+        self->last_ino = MAX (self->last_ino, attr->ino);
         return ecfs_inode_insert (catalog, &inode, NULL, error);
     }
+    if (found < 0)
+        return false;
+    forget_read (self);
     if ((old.attr.mode & S_IFMT) != (attr->mode & S_IFMT))
         return refuse (error, "an inode changes its type");
     inode.attr.data_bytes = old.attr.data_bytes;
@@ -119,7 +155,7 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
  * for the journal. */
 static bool give_up_intents (EcfsRestore *self, uint64_t ino, uint64_t before, GError **error)
 {
-    return EXEC (self->catalog, INTENT_DELETE_INO, error, INT (ino), INT (before));
+    return !self->has_intents || EXEC (self->catalog, INTENT_DELETE_INO, error, INT (ino), INT (before));
 }
 
 static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
@@ -137,19 +173,31 @@ static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GErro
     return ecfs_inode_touch (self->catalog, &inode, true, error);
 }
 
+static bool check_directory (EcfsRestore *self, uint64_t ino, GError **error)
+{
+    Inode dir;
+    if (ino == self->directory)
+        return true;
+    if (!ecfs_inode_get_dir (self->catalog, ino, &dir, error))
+        return false;
+    self->directory = ino;
+    return true;
+}
+
 static bool restore_name (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
-    Inode dir, inode;
+    uint64_t ino = item->attr.ino;
     g_autofree char *name = text_of (item->name);
-    if (!ecfs_name_check (name, error) || !ecfs_inode_get_dir (catalog, item->parent, &dir, error) ||
-        !EXEC (catalog, ENTRY_DELETE, error, INT (item->parent), NAME (name)))
+    if (!ecfs_name_check (name, error) || !check_directory (self, item->parent, error))
         return false;
     if (item->type == ECFS_JOURNAL_NAME_REMOVED)
-        return true;
-    return ecfs_inode_get (catalog, item->attr.ino, &inode, error) && item->attr.ino != ECFS_ROOT_INO &&
-           EXEC (catalog, ENTRY_INSERT, error, INT (item->parent), NAME (name), INT (catalog->counters.next_position++),
-                 INT (item->attr.ino));
+        return EXEC (catalog, ENTRY_DELETE, error, INT (item->parent), NAME (name));
+    if (ino == ECFS_ROOT_INO)
+        return refuse (error, "a name is of the root");
+    return EXEC (catalog, ENTRY_PUT, error, INT (item->parent), NAME (name), INT (catalog->counters.next_position++),
+                 INT (ino)) &&
+           (ecfs_changes (catalog) == 1 || refuse (error, "a name is of an inode that does not exist"));
 }
 
 static bool restore_xattr (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
@@ -255,48 +303,87 @@ static bool restore_stripe (EcfsRestore *self, const EcfsJournalItem *item, GErr
            ecfs_stripe_swap (catalog, object, &stripe, ecfs_stripe_at (object, stripe.index), error);
 }
 
-/* *ret_begun: of the last of its objects. */
-static bool insert_extents (EcfsCatalog *catalog, const EcfsJournalItem *item, uint64_t *ret_begun, GError **error)
+/* The object of an extent, borrowed; NULL. Files that follow one another are often of one. */
+static const EcfsObjectRow *object_of (EcfsRestore *self, const EcfsUuid *uuid, GError **error)
 {
-    uint64_t begun = 0;
+    int found;
+    if (self->named != NULL && ecfs_uuid_equal (&self->named->uuid, uuid))
+        return self->named;
+    g_clear_pointer (&self->named, ecfs_object_row_free);
+    self->named = ecfs_object_find (self->catalog, uuid, &found, error);
+    if (found == 0)
+        told (refuse (error, "an extent is of an object that no record mentions"));
+    return self->named;
+}
+
+/* What an inode has of its content in the catalog, and where the last of its objects was begun. */
+typedef struct Filled {
+    uint64_t data_bytes;
+    uint64_t extents_sum;
+    uint64_t begun;
+} Filled;
+
+static bool insert_extents (EcfsRestore *self, const EcfsJournalItem *item, Filled *ret_filled, GError **error)
+{
+    uint64_t end = 0, ino = item->attr.ino;
+    *ret_filled = (Filled){.begun = 0};
     for (size_t i = 0; i < item->n_parts; i++) {
-        EcfsJournalExtent extent = ecfs_journal_extent (item, i);
-        int found;
-        g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, &extent.object, &found, error);
+        const EcfsJournalExtent told = ecfs_journal_extent (item, i);
+        const EcfsObjectRow *object = object_of (self, &told.object, error);
         if (object == NULL)
-            return found == 0 && refuse (error, "an extent is of an object that no record mentions");
-        if (extent.object_offset > object->size || extent.length > object->size - extent.object_offset)
+            return false;
+        if (told.object_offset > object->size || told.length > object->size - told.object_offset)
             return refuse (error, "an extent is not within its object");
-        begun = MAX (begun, object->sequence);
-        if (!EXEC (catalog, EXTENT_INSERT, error, INT (item->attr.ino), INT (extent.offset), INT (extent.length),
-                   INT (object->id), INT (extent.object_offset), NONE, NONE))
+        if (told.length == 0 || told.offset < end || told.offset > INT64_MAX || told.length > INT64_MAX - told.offset ||
+            told.object_offset > INT64_MAX - told.length)
+            return refuse (error, "an extent is impossible");
+        const EcfsExtent extent = {
+            .offset = told.offset, .length = told.length, .object = object->id, .object_offset = told.object_offset};
+        end = told.offset + told.length;
+        ret_filled->begun = MAX (ret_filled->begun, object->sequence);
+        ret_filled->data_bytes += told.length;
+        ret_filled->extents_sum ^= ecfs_content_sum_extent (ino, &extent);
+        if (!EXEC (self->catalog, EXTENT_INSERT, error, INT (ino), INT (told.offset), INT (told.length),
+                   INT (object->id), INT (told.object_offset), NONE, NONE))
             return false;
     }
-    *ret_begun = begun;
     return true;
+}
+
+static bool fill_inode (EcfsRestore *self, const EcfsJournalItem *item, const Filled *filled, GError **error)
+{
+    Inode inode = {.attr = item->attr, .committed_size = item->attr.size, .extents_sum = filled->extents_sum};
+    inode.attr.data_bytes = filled->data_bytes;
+    return ecfs_inode_fill (self->catalog, &inode, error);
+}
+
+static bool replace_content (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    Filled filled;
+    g_autoptr (GArray) old = ecfs_extents_list (catalog, item->attr.ino, error);
+    bool replaced = old != NULL && EXEC (catalog, EXTENT_DELETE_ALL, error, INT (item->attr.ino)) &&
+                    insert_extents (self, item, &filled, error) && ecfs_objects_release (catalog, old, error) &&
+                    give_up_intents (self, item->attr.ino, filled.begun, error) &&
+                    fill_inode (self, item, &filled, error);
+    forget_read (self); /* objects may have gone */
+    return replaced;
 }
 
 static bool restore_content (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
-    EcfsCatalog *catalog = self->catalog;
-    Inode inode;
-    uint64_t ino = item->attr.ino, begun = 0;
-    if (!ecfs_inode_get (catalog, ino, &inode, error))
-        return false;
-    if (!S_ISREG (inode.attr.mode))
-        return refuse (error, "content is of an inode that is not a regular file");
-    g_autoptr (GArray) old = ecfs_extents_list (catalog, ino, error);
-    if (old == NULL || !EXEC (catalog, EXTENT_DELETE_ALL, error, INT (ino)) ||
-        !insert_extents (catalog, item, &begun, error) || !ecfs_objects_release (catalog, old, error) ||
-        !give_up_intents (self, ino, begun, error))
-        return false;
+    uint64_t ino = item->attr.ino;
+    Filled filled;
+    if (ino > INT64_MAX)
+        return refuse (error, "an inode's number is impossible");
+    bool is_new = g_hash_table_contains (self->fresh, &ino);
     set_fresh (self, ino, false);
     if (item->n_parts == 0)
         note_emptied (self, ino);
-    inode.attr.size = inode.committed_size = item->attr.size;
-    inode.attr.mtime_ns = item->attr.mtime_ns;
-    inode.attr.ctime_ns = item->attr.ctime_ns;
-    return ecfs_content_count (catalog, &inode, error) && ecfs_inode_store (catalog, &inode, error);
+    if (!is_new)
+        return replace_content (self, item, error);
+    return insert_extents (self, item, &filled, error) && give_up_intents (self, ino, filled.begun, error) &&
+           fill_inode (self, item, &filled, error);
 }
 
 static bool restore_drop (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
@@ -316,6 +403,7 @@ static bool restore_intent (EcfsRestore *self, const EcfsJournalItem *item, uint
     EcfsCatalog *catalog = self->catalog;
     int64_t any;
     int found = QUERY_NUMBER (catalog, OBJECT_BY_UUID, &any, error, UUID (&item->uuid));
+    self->has_intents = true;
     return found == 1 || (found == 0 && item->attr.ino <= INT64_MAX &&
                           EXEC (catalog, INTENT_INSERT, error, UUID (&item->uuid), INT (item->attr.ino),
                                 INT (catalog->epoch), INT (sequence), INT (ecfs_real_ns ())));
@@ -396,9 +484,18 @@ static bool restore_text (EcfsRestore *self, const EcfsJournalItem *item, GError
            (found == 0 && EXEC (catalog, CODE_INSERT, error, TEXT (code), BLOB (item->value.bytes, item->value.size)));
 }
 
+/* Whether the item leaves objects and directories as they are, but for what its function says. */
+static bool keeps_others (EcfsJournalType type)
+{
+    return type == ECFS_JOURNAL_INODE || type == ECFS_JOURNAL_TARGET || type == ECFS_JOURNAL_NAME_ADDED ||
+           type == ECFS_JOURNAL_NAME_REMOVED || type == ECFS_JOURNAL_CONTENT || type == ECFS_JOURNAL_CONTENT_SHA256;
+}
+
 static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64_t sequence, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
+    if (!keeps_others (item->type))
+        forget_read (self);
     switch (item->type) {
     case ECFS_JOURNAL_EPOCH:
         return true;
@@ -490,7 +587,7 @@ static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError
 /* The record alone: what fails is undone and nothing else. */
 static bool restore_alone (EcfsRestore *self, const EcfsJournalRow *row, GError **error)
 {
-    return settle_fresh (self, CHANGE (self->catalog, error, restore_record (self, row, error)));
+    return settle (self, CHANGE (self->catalog, error, restore_record (self, row, error)));
 }
 
 static bool restore_batch (EcfsRestore *self, const GPtrArray *rows, guint from, guint to, GError **error)
@@ -530,7 +627,7 @@ bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n
 {
     for (guint from = 0; from < rows->len; from += BATCH) {
         guint to = MIN (from + BATCH, rows->len);
-        if (settle_fresh (self, CHANGE (self->catalog, NULL, restore_batch (self, rows, from, to, NULL))))
+        if (settle (self, CHANGE (self->catalog, NULL, restore_batch (self, rows, from, to, NULL))))
             continue;
         for (guint i = from; i < to; i++) {
             const EcfsJournalRow *row = g_ptr_array_index (rows, i);

@@ -51,6 +51,8 @@
     X (INODE_UPDATE, "UPDATE inodes SET mode = ?2, uid = ?3, gid = ?4, size = ?5, atime_ns = ?6, mtime_ns = ?7, " \
        "ctime_ns = ?8, committed_size = ?9, code = ?10, data_bytes = ?11, content_sum = ?12, committed_mtime_ns = ?13 " \
        "WHERE ino = ?1") \
+    X (INODE_FILL, "UPDATE inodes SET size = ?2, mtime_ns = ?3, ctime_ns = ?4, committed_size = ?5, data_bytes = ?6, " \
+       "content_sum = ?7 WHERE ino = ?1 AND mode & 61440 = 32768") \
     X (INODE_TOUCH, "UPDATE inodes SET mtime_ns = ?2, ctime_ns = ?3 WHERE ino = ?1") \
     X (INODE_RELINK, "UPDATE inodes SET nlink = ?2, mtime_ns = ?3, ctime_ns = ?4 WHERE ino = ?1") \
     X (INODE_DELETE, "DELETE FROM inodes WHERE ino = ?") \
@@ -62,6 +64,8 @@
        "WHERE e.parent = ? AND e.name = ?") \
     X (ENTRY_GET, "SELECT ino, position FROM entries WHERE parent = ? AND name = ?") \
     X (ENTRY_INSERT, "INSERT INTO entries (parent, name, position, ino) VALUES (?, ?, ?, ?)") \
+    X (ENTRY_PUT, "INSERT OR REPLACE INTO entries (parent, name, position, ino) " \
+       "SELECT ?1, ?2, ?3, ino FROM inodes WHERE ino = ?4") \
     X (ENTRY_DELETE, "DELETE FROM entries WHERE parent = ? AND name = ?") \
     X (ENTRY_SET_INO, "UPDATE entries SET ino = ?3 WHERE parent = ?1 AND name = ?2") \
     X (ENTRY_MOVE, "UPDATE entries SET parent = ?3, name = ?4 WHERE parent = ?1 AND name = ?2") \

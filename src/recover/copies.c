@@ -2,6 +2,7 @@
 #include "recover/files.h"
 
 #include "util/bytes.h"
+#include "util/sha256.h"
 
 void ecfs_recover_copy_clear (gpointer data)
 {
@@ -124,7 +125,8 @@ typedef struct Reading {
 /* Of what a file says beside its name; its bytes are others each time that it is sealed. */
 static char *digest_of (const EcfsJournalFile *file, const GPtrArray *rows)
 {
-    g_autoptr (GChecksum) sum = g_checksum_new (G_CHECKSUM_SHA256);
+    uint8_t digest[ECFS_SHA256_SIZE];
+    g_autoptr (EcfsSha256) sum = ecfs_sha256_new ();
     g_autoptr (GByteArray) numbers = g_byte_array_new ();
     ecfs_append_le (numbers, (uint64_t) file->time_ns, 8);
     for (guint i = 0; i < rows->len; i++) {
@@ -132,12 +134,13 @@ static char *digest_of (const EcfsJournalFile *file, const GPtrArray *rows)
         ecfs_append_le (numbers, row->sequence, 8);
         ecfs_append_le (numbers, (uint64_t) row->time_ns, 8);
         ecfs_append_le (numbers, row->record->len, 4);
-        g_checksum_update (sum, numbers->data, numbers->len);
-        g_checksum_update (sum, row->record->data, row->record->len);
+        ecfs_sha256_update (sum, numbers->data, numbers->len);
+        ecfs_sha256_update (sum, row->record->data, row->record->len);
         g_byte_array_set_size (numbers, 0);
     }
-    g_checksum_update (sum, numbers->data, numbers->len);
-    return g_strdup (g_checksum_get_string (sum));
+    ecfs_sha256_update (sum, numbers->data, numbers->len);
+    ecfs_sha256_end (sum, digest);
+    return g_base64_encode (digest, sizeof digest);
 }
 
 static void read_copy (void *data)

@@ -10,7 +10,7 @@ typedef struct EcfsRecoverCopy {
     size_t position; /* of the place that has it */
     uint64_t size;   /* there: one that was cut off says nothing about others */
     bool tried;      /* it was read, or could not be */
-    char *digest;    /* SHA-256 of what it says; NULL: it cannot be read, or is damaged */
+    char *digest;    /* SHA-256 of what it says, as text; NULL: it cannot be read, or is damaged */
     int64_t time_ns; /* of its header */
     GPtrArray *rows; /* until somebody has chosen */
 } EcfsRecoverCopy;

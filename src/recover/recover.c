@@ -442,13 +442,18 @@ static bool build (EcfsRecovering *self, const char *path, size_t n_known, size_
     return ecfs_recover_journal (self, path, error);
 }
 
-/* The first catalog that can be made, by what most endpoints have alike. */
+/* The first catalog that can be made: by what authentic markers say of the archive, or else by what most endpoints have
+ * alike. */
 static bool guess (EcfsRecovering *self, const char *path, GError **error)
 {
+    if (self->keys != NULL && !build (self, path, self->n_known, self->n_copies, error))
+        return false;
+    if (self->keys != NULL && !is_empty (self))
+        return true;
     for (size_t n_alike = self->n_places; n_alike > 0; n_alike--) {
         if (!build (self, path, self->n_places, n_alike, error))
             return false;
-        if (self->sums->has_snapshot || self->sums->n_records > 0)
+        if (!is_empty (self))
             break;
     }
     return true;

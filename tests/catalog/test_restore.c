@@ -597,6 +597,73 @@ static void test_hostile_keys (void)
     fixture_clear (&f);
 }
 
+static GByteArray *inode_record (uint64_t ino, uint32_t mode)
+{
+    GByteArray *record = g_byte_array_new ();
+    const EcfsAttr attr = {.ino = ino, .mode = mode, .nlink = 1};
+    ecfs_journal_put_inode (record, &attr, NULL);
+    return record;
+}
+
+/* Two extents of 40 bytes, the second from @second on, of @object. */
+static GByteArray *content_record (uint64_t ino, const EcfsObjectRow *object, uint64_t second)
+{
+    GByteArray *record = g_byte_array_new ();
+    const EcfsAttr attr = {.ino = ino, .size = 100};
+    const EcfsJournalExtent extents[] = {{.length = 40, .object = object->uuid},
+                                         {.offset = second, .length = 40, .object = object->uuid, .object_offset = 40}};
+    ecfs_journal_put_content (record, &attr, extents, G_N_ELEMENTS (extents));
+    return record;
+}
+
+static GByteArray *name_record (uint64_t parent, const char *name, uint64_t ino)
+{
+    GByteArray *record = g_byte_array_new ();
+    ecfs_journal_put_name_added (record, parent, name, ino);
+    return record;
+}
+
+/* What is not looked at again, since it was just written, is looked at where it may have changed. */
+static void test_hostile_files (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    g_autoptr (EcfsRestore) restore = ecfs_restore_new (f.catalog);
+    g_autoptr (EcfsObjectRow) a = new_object (&f, "rs:4+2", 100, 0), b = new_object (&f, "rs:4+2", 60, 0);
+    g_assert_false (is_refused (restore, key_and_object (a, a->seal, a)));
+    g_assert_false (is_refused (restore, key_and_object (b, b->seal, b)));
+    g_assert_false (is_refused (restore, inode_record (7, S_IFREG | 0644)));
+    g_assert_false (is_refused (restore, inode_record (8, S_IFDIR | 0755)));
+    g_assert_true (is_refused (restore, inode_record (7, S_IFDIR | 0755)));
+    g_assert_true (is_refused (restore, content_record (7, a, 39)));
+    g_assert_true (is_refused (restore, content_record (7, a, 0)));
+    g_assert_true (is_refused (restore, content_record (7, b, 40)));
+    g_assert_true (is_refused (restore, content_record (7, a, INT64_MAX - 10)));
+    g_assert_true (is_refused (restore, content_record (8, a, 40)));
+    g_assert_true (is_refused (restore, content_record (9, a, 40)));
+    g_assert_true (is_refused (restore, content_record (UINT64_MAX, a, 40)));
+    for (unsigned i = 0; i < 2; i++) /* for the first time, and in the place of what was */
+        g_assert_false (is_refused (restore, content_record (7, a, 40 + i)));
+    g_assert_true (is_refused (restore, content_record (7, a, 0)));
+    g_assert_false (is_refused (restore, name_record (8, "file", 7)));
+    g_assert_false (is_refused (restore, name_record (8, "file", 7)));
+    g_assert_true (is_refused (restore, name_record (8, "none", 9)));
+    g_assert_true (is_refused (restore, name_record (8, "root", ECFS_ROOT_INO)));
+    g_assert_true (is_refused (restore, name_record (7, "below a file", 8)));
+    g_assert_true (is_refused (restore, name_record (10, "nowhere", 7)));
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) extents = ecfs_catalog_extents (f.catalog, 7, &error);
+    g_assert_cmpuint (extents->len, ==, 2);
+    g_assert_cmpuint (g_array_index (extents, EcfsExtent, 1).offset, ==, 41);
+    /* a directory without names takes no more */
+    GByteArray *removed = g_byte_array_new ();
+    ecfs_journal_put_touch (removed, &(EcfsAttr){.ino = 8, .nlink = 0});
+    g_assert_false (is_refused (restore, name_record (8, "last", 7)));
+    g_assert_false (is_refused (restore, removed));
+    g_assert_true (is_refused (restore, name_record (8, "later", 7)));
+    fixture_clear (&f);
+}
+
 /* Records that are damaged, or of nobody, never make a catalog that SQLite finds wrong. */
 static void test_hostile (void)
 {
@@ -707,6 +774,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/restore/what-was-never-closed-is-left-out", test_unfinished);
     g_test_add_func ("/restore/what-came-to-nothing-is-not-awaited", test_intents);
     g_test_add_func ("/restore/times-of-staged-bytes-are-left-out", test_staged_times);
+    g_test_add_func ("/restore/impossible-files-are-refused", test_hostile_files);
     g_test_add_func ("/restore/a-refused-record-leaves-nothing-behind", test_refused_content);
     g_test_add_func ("/restore/objects-keep-their-keys", test_keys);
     g_test_add_func ("/restore/no-record-changes-a-key", test_hostile_keys);
