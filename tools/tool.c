@@ -185,6 +185,11 @@ char *tool_archive (const char *path)
     return directory != NULL ? directory : g_strdup (path);
 }
 
+Ecfs *tool_open (const char *archive, const char *at, GError **error)
+{
+    return at == NULL ? ecfs_open (archive, 0, error) : ecfs_open_at (archive, at, error);
+}
+
 char **tool_in_archive (const Verb *verb, int *argc, char **argv, int min, int n_others)
 {
     g_autoptr (GPtrArray) words = g_ptr_array_new ();

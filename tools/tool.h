@@ -69,6 +69,13 @@ bool tool_key_has (JsonObject *key, const char *kind);
  * NULL: nothing, or @for_less and nothing opens it with fewer endpoints than share it. g_free () */
 char *tool_key_openers (JsonObject *key, bool for_less);
 
+/** ecfs_open () for reading; with @at, the option TOOL_AT, the archive as it was then. */
+Ecfs *tool_open (const char *archive, const char *at, GError **error);
+#define TOOL_AT(at)                                                                                                    \
+    {                                                                                                                  \
+        "at", 0, 0, G_OPTION_ARG_STRING, at, "The archive as it was then: a date, or how long ago", "TIME"             \
+    }
+
 /** The directory of the archive that @path is, or whose mount it is in; g_free (). */
 char *tool_archive (const char *path);
 

@@ -22,12 +22,13 @@ static int write_text (const Verb *verb, const char *text, bool has_keys, const 
     return TOOL_FAILED;
 }
 
-static int export_file (const Verb *verb, const char *archive, const char *path, unsigned flags, const char *output)
+static int export_file (const Verb *verb, const char *archive, const char *path, unsigned flags, const char *output,
+                        const char *at)
 {
     GError *error = NULL;
     ToolTransfer transfer;
     bool has_keys = false;
-    g_autoptr (Ecfs) ecfs = ecfs_open (archive, 0, &error);
+    g_autoptr (Ecfs) ecfs = tool_open (archive, at, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     tool_transfer_begin (&transfer, verb->name);
@@ -43,12 +44,13 @@ static int export_file (const Verb *verb, const char *archive, const char *path,
 
 int verb_export (const Verb *verb, int argc, char **argv)
 {
-    g_autofree char *format = NULL, *output = NULL;
+    g_autofree char *format = NULL, *output = NULL, *at = NULL;
     gboolean without_keys = FALSE;
     const GOptionEntry options[] = {
         {"format", 'f', 0, G_OPTION_ARG_STRING, &format, "ecfs (the default), or fec: a properties file", "FORMAT"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output,
          "Write this file, which you alone can read where it has keys", "FILE"},
+        TOOL_AT (&at),
         {"without-keys", 0, 0, G_OPTION_ARG_NONE, &without_keys,
          "Leave out keys and names: who fetches needs the archive's key", NULL},
         G_OPTION_ENTRY_NULL};
@@ -60,7 +62,8 @@ int verb_export (const Verb *verb, int argc, char **argv)
         return TOOL_USAGE;
     }
     return export_file (verb, words[1], words[2],
-                        (fec ? ECFS_EXPORT_FEC : 0) | (without_keys ? ECFS_EXPORT_WITHOUT_KEYS : 0), output);
+                        (fec ? ECFS_EXPORT_FEC : 0) | (without_keys ? ECFS_EXPORT_WITHOUT_KEYS : 0), output,
+                        at);
 }
 
 int verb_fetch (const Verb *verb, int argc, char **argv)

@@ -99,13 +99,15 @@ static void print_all (JsonArray *infos, bool json, int n_paths)
 int verb_info (const Verb *verb, int argc, char **argv)
 {
     gboolean json = FALSE;
+    g_autofree char *at = NULL;
     const GOptionEntry options[] = {
+        TOOL_AT (&at),
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object, or an array for several paths", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
-    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
+    g_autoptr (Ecfs) ecfs = tool_open (words[1], at, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     int status = TOOL_DONE;

@@ -98,16 +98,18 @@ static void print_entry (void *user, const EcfsEntry *entry)
 int verb_ls (const Verb *verb, int argc, char **argv)
 {
     Listing listing = {0};
+    g_autofree char *at = NULL;
     const GOptionEntry options[] = {
         {"long", 'l', 0, G_OPTION_ARG_NONE, &listing.details, "Also show modes, owners, sizes and times", NULL},
         {"recursive", 'R', 0, G_OPTION_ARG_NONE, &listing.recursive, "Also list what is in directories, as whole paths",
          NULL},
+        TOOL_AT (&at),
         {"json", 0, 0, G_OPTION_ARG_NONE, &listing.json, "Print a JSON array", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 0, 0);
-    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
+    g_autoptr (Ecfs) ecfs = tool_open (words[1], at, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     int status = TOOL_DONE;

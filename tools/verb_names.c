@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 /* Does it for each of the paths behind the archive; what fails does not keep others from it. */
-static int for_each (const Verb *verb, unsigned flags, char **argv, int n_paths,
+static int for_each (const Verb *verb, unsigned flags, const char *at, char **argv, int n_paths,
                      bool (*each) (void *user, Ecfs *ecfs, const char *path, GError **error), void *user)
 {
     GError *error = NULL;
     int status = TOOL_DONE;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], flags, &error);
+    g_autoptr (Ecfs) ecfs = at == NULL ? ecfs_open (argv[1], flags, &error) : ecfs_open_at (argv[1], at, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     for (int i = 0; i < n_paths; i++) {
@@ -32,9 +32,11 @@ static bool cat (void *user, Ecfs *ecfs, const char *path, GError **error)
 
 int verb_cat (const Verb *verb, int argc, char **argv)
 {
-    argc = tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
+    g_autofree char *at = NULL;
+    const GOptionEntry options[] = {TOOL_AT (&at), G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
-    return for_each (verb, 0, words, argc - 2, cat, NULL);
+    return for_each (verb, 0, at, words, argc - 2, cat, NULL);
 }
 
 typedef struct Removal {
@@ -66,7 +68,7 @@ int verb_rm (const Verb *verb, int argc, char **argv)
         {"force", 'f', 0, G_OPTION_ARG_NONE, &removal.force, "Ignore what does not exist", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
-    return for_each (verb, ECFS_OPEN_WRITE, argv, argc - 2, remove_path, &removal);
+    return for_each (verb, ECFS_OPEN_WRITE, NULL, argv, argc - 2, remove_path, &removal);
 }
 
 typedef struct Making {
@@ -89,7 +91,7 @@ int verb_mkdir (const Verb *verb, int argc, char **argv)
                                      "Also make the directories on the way, and ignore those that exist", NULL},
                                     G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
-    return for_each (verb, ECFS_OPEN_WRITE, argv, argc - 2, make, &making);
+    return for_each (verb, ECFS_OPEN_WRITE, NULL, argv, argc - 2, make, &making);
 }
 
 typedef struct Move {
@@ -113,5 +115,5 @@ int verb_mv (const Verb *verb, int argc, char **argv)
     /* Several go into a directory. */
     g_autofree char *into = argc > 4 ? g_strconcat (argv[argc - 1], "/", NULL) : NULL;
     target.to = into != NULL ? into : argv[argc - 1];
-    return for_each (verb, ECFS_OPEN_WRITE, argv, argc - 3, move, &target);
+    return for_each (verb, ECFS_OPEN_WRITE, NULL, argv, argc - 3, move, &target);
 }

@@ -15,6 +15,7 @@ typedef struct Arguments {
     char *code;
     char *archive;
     char *key;
+    char *at;
     ToolSecrets secrets;
     gboolean dry_run;
     gboolean read_only;
@@ -150,6 +151,7 @@ static int recover (const Verb *verb, const char *directory, Arguments *argument
                                .archive = arguments->archive,
                                .key_file = arguments->key,
                                .secrets = &arguments->secrets.secrets,
+                               .at = arguments->at,
                                .believe = (const char *const *) arguments->believe,
                                .distrust = (const char *const *) arguments->distrust,
                                .dry_run = arguments->dry_run,
@@ -203,6 +205,8 @@ int verb_recover (const Verb *verb, int argc, char **argv)
          "Believe this endpoint, whatever others say; may be repeated", "NAME"},
         {"distrust", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.distrust,
          "Believe nothing that this endpoint says; may be repeated", "NAME"},
+        {"at", 0, 0, G_OPTION_ARG_STRING, &arguments.at, "The archive as it was then, as far as its history goes",
+         "TIME"},
         {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &arguments.dry_run,
          "Only show what would be recovered; change nothing anywhere", NULL},
         {"read-only", 'r', 0, G_OPTION_ARG_NONE, &arguments.read_only,
@@ -225,5 +229,6 @@ int verb_recover (const Verb *verb, int argc, char **argv)
     g_free (arguments.code);
     g_free (arguments.archive);
     g_free (arguments.key);
+    g_free (arguments.at);
     return status;
 }

@@ -77,10 +77,12 @@ static int get_to_stdout (const Verb *verb, Ecfs *ecfs, char **paths, int n_path
 
 int verb_get (const Verb *verb, int argc, char **argv)
 {
-    argc = tool_parse (verb, NULL, argc, argv, 2, G_MAXINT);
+    g_autofree char *at = NULL;
+    const GOptionEntry options[] = {TOOL_AT (&at), G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
     GError *error = NULL;
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 1);
-    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
+    g_autoptr (Ecfs) ecfs = tool_open (words[1], at, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     const char *directory = words[argc - 1];

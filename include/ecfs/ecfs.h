@@ -556,6 +556,7 @@ typedef struct EcfsRecovery {
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;
+    const char *at; /* the archive as it was then: a moment as `ecfs ls --at` takes it; NULL: as it is */
     bool dry_run;   /* only finds out what would be: nothing stays anywhere */
     bool read_only; /* changes nothing on any endpoint, and the directory can only be read */
     bool force;     /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
@@ -575,6 +576,21 @@ typedef struct EcfsRecovery {
  * refused without `force`; ENOTUNIQ where endpoints have several archives, of which none is named. Blocks.
  */
 char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error);
+
+/* The past. */
+
+/**
+ * The archive as it was at @moment, as far as its history goes (`history` in ecfs.conf): how long ago ("90m", "2d"), or
+ * a date with or without a time ("2026-11-25", "2026-11-25 14:30"). Returns an archive directory that can be read only,
+ * for ecfs_open () and all that takes one; it is to be given to ecfs_past_close () when everything from it is closed.
+ * Endpoints are read for it, and nothing changes there. EINVAL: this is no moment; ENOENT: nothing is kept of it.
+ * Blocks.
+ */
+char *ecfs_past_open (const char *archive_dir, const char *moment, GError **error);
+/** Removes and frees it. NULL is accepted. */
+void ecfs_past_close (char *directory);
+/** ecfs_open () of such a directory, which goes with ecfs_close (). */
+Ecfs *ecfs_open_at (const char *archive_dir, const char *moment, GError **error);
 
 /* Files without their archive. */
 

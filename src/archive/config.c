@@ -238,6 +238,11 @@ bool ecfs_config_travels (const char *key)
     return option != NULL && !option->is_local;
 }
 
+int64_t ecfs_config_history_since (const EcfsConfig *config)
+{
+    return config->history_us == 0 ? INT64_MAX : (g_get_real_time () - config->history_us) * 1000;
+}
+
 EcfsConfig *ecfs_config_new (void)
 {
     EcfsConfig *config = g_new0 (EcfsConfig, 1);

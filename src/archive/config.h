@@ -40,6 +40,7 @@ typedef struct EcfsConfig {
     bool repair_off;      /* repair = off: nothing is repaired behind */
     uint64_t repair_rate; /* bytes per second that repairs behind may read and write; 0: no limit */
     int64_t deletion_grace_us;
+    int64_t history_us; /* for so long the past can be shown, and what was deleted brought back; 0: no longer */
     int64_t close_timeout_us;
     char *policy;          /* of what is cold, as text (policy.h); owned */
     int64_t pack_after_us; /* small files wait so long, at most, until they are packed with others */
@@ -77,6 +78,9 @@ bool ecfs_config_travels (const char *key);
 
 /** In the order in which they are written; the last has a NULL key. */
 extern const EcfsConfigOption ecfs_config_options[];
+
+/** Since when the past is kept, in ns since 1970: INT64_MAX where none is. */
+int64_t ecfs_config_history_since (const EcfsConfig *config);
 
 /** The defaults, without endpoints. */
 EcfsConfig *ecfs_config_new (void);

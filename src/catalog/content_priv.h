@@ -64,7 +64,7 @@ bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const E
 /* pending.c */
 
 /** Queues one stripe for deletion. */
-bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool at_once,
+bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, EcfsDeletionKind kind,
                           GError **error);
 
 typedef struct Intent {

@@ -131,7 +131,7 @@ GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error)
     return READ (self, list_snapshots (self, error));
 }
 
-static bool add_snapshot (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, GError **error)
+static bool add_snapshot (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, int64_t since_ns, GError **error)
 {
     if (!EXEC (self, SNAPSHOT_INSERT, error, INT (row->epoch), INT (row->sequence), INT (row->time_ns),
                INT (row->bytes), INT (row->n_copies)))
@@ -139,15 +139,18 @@ static bool add_snapshot (EcfsCatalog *self, const EcfsSnapshotRow *row, guint k
     g_autoptr (GArray) rows = list_snapshots (self, error);
     for (guint i = keep; rows != NULL && i < rows->len; i++) {
         const EcfsSnapshotRow *old = &g_array_index (rows, EcfsSnapshotRow, i);
+        if (old[-1].time_ns > since_ns) /* what was between them is told by this one and the journal behind it */
+            continue;
         if (!EXEC (self, SNAPSHOT_DELETE, error, INT (old->epoch), INT (old->sequence)))
             return false;
     }
     return rows != NULL;
 }
 
-bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, GError **error)
+bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, int64_t since_ns,
+                                GError **error)
 {
-    return CHANGE_DURABLE (self, error, add_snapshot (self, row, keep, error));
+    return CHANGE_DURABLE (self, error, add_snapshot (self, row, keep, since_ns, error));
 }
 
 /* Settings */

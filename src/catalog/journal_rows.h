@@ -64,8 +64,10 @@ typedef struct EcfsSnapshotRow {
 
 /** GArray of EcfsSnapshotRow, newest first. */
 GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error);
-/** Durable: one more; all but the @keep newest are forgotten. */
-bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, GError **error);
+/** Durable: one more; but for the @keep newest those are forgotten that nobody needs who wants to know how it was at any
+ * time behind @since_ns. */
+bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, int64_t since_ns,
+                                GError **error);
 
 /**
  * What a catalog contains, as records of a journal that make it from nothing: given to @take one after the other, in an

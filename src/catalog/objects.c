@@ -159,16 +159,31 @@ char *ecfs_catalog_object_path (EcfsCatalog *self, const EcfsUuid *object)
 
 /* Letting objects go */
 
+/* What files had in a log is somewhere else where nothing of it died there. */
+static bool deletion_kind (EcfsCatalog *self, const EcfsObjectRow *object, EcfsDeletionKind *ret_kind, GError **error)
+{
+    int64_t dead_bytes = 1;
+    *ret_kind = ECFS_DELETION_REMOVED;
+    if (object->kind != ECFS_OBJECT_LOG)
+        return true;
+    if (QUERY_NUMBER (self, OBJECT_DEAD, &dead_bytes, error, INT (object->id)) < 0)
+        return false;
+    if (dead_bytes == 0)
+        *ret_kind = ECFS_DELETION_EXCHANGED;
+    return true;
+}
+
 bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error)
 {
+    EcfsDeletionKind kind;
     g_autoptr (EcfsObjectRow) row = get_object (self, object, error);
-    if (row == NULL)
+    if (row == NULL || !deletion_kind (self, row, &kind, error))
         return false;
     EcfsTotals *totals = &self->counters.totals;
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
         totals->stripe_bytes -= stripe->size;
-        if (!ecfs_deletion_queue (self, &row->uuid, stripe, false, error))
+        if (!ecfs_deletion_queue (self, &row->uuid, stripe, kind, error))
             return false;
     }
     totals->n_objects--;
@@ -455,7 +470,7 @@ static bool end_index (EcfsCatalog *self, int64_t id, const Intent *intent, unsi
         if (stripe->index != index)
             n_others++;
         else if ((kept == NULL || stripe->instance != kept->instance) &&
-                 !ecfs_deletion_queue (self, &intent->object, stripe, true, error))
+                 !ecfs_deletion_queue (self, &intent->object, stripe, ECFS_DELETION_UNCOMMITTED, error))
             return false;
     }
     return EXEC (self, INTENT_STRIPE_DELETE_INDEX, error, INT (id), INT (index)) &&
@@ -473,7 +488,7 @@ bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const Ecf
     if (old != NULL) {
         totals->stripe_bytes -= old->size;
         if (!EXEC (self, STRIPE_DELETE, error, INT (object->id), INT (old->index)) ||
-            !ecfs_deletion_queue (self, &object->uuid, old, false, error))
+            !ecfs_deletion_queue (self, &object->uuid, old, ECFS_DELETION_EXCHANGED, error))
             return false;
     } else if (!is_full (object->code, n_stripes) && is_full (object->code, n_stripes + 1))
         totals->n_not_full--;
@@ -635,7 +650,7 @@ static bool drop_stripes_from (EcfsCatalog *self, EcfsObjectRow *object, guint n
             break;
         self->counters.totals.stripe_bytes -= stripe->size;
         if (!EXEC (self, STRIPE_DELETE, error, INT (object->id), INT (stripe->index)) ||
-            !ecfs_deletion_queue (self, &object->uuid, stripe, false, error))
+            !ecfs_deletion_queue (self, &object->uuid, stripe, ECFS_DELETION_EXCHANGED, error))
             return false;
         g_array_set_size (object->stripes, i);
     }

@@ -34,7 +34,7 @@ static bool read_place (sqlite3_stmt *query, int column, EcfsStripeRow *ret_stri
 
 /* Deletions */
 
-bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool at_once,
+bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, EcfsDeletionKind kind,
                           GError **error)
 {
     /* The record of the running operation, if it writes one, is the one that no longer names the stripe. */
@@ -42,17 +42,18 @@ bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
     self->counters.totals.n_deletions++;
     return ecfs_age_note (self, error) &&
            EXEC (self, DELETION_INSERT, error, UUID (object), INT (stripe->index), INT (stripe->instance),
-                 INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (at_once), INT (sequence));
+                 INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (kind), INT (sequence));
 }
 
-static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, bool uncommitted, GArray *deletions, GError **error)
+static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, EcfsDeletionKind kind, GArray *deletions,
+                           GError **error)
 {
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         EcfsDeletion deletion = {.id = sqlite3_column_int64 (query, 0),
                                  .queued_age_ns = sqlite3_column_int64 (query, 5),
                                  .sequence = (uint64_t) sqlite3_column_int64 (query, 6),
-                                 .uncommitted = uncommitted};
+                                 .kind = kind};
         if (!ecfs_column_bytes (query, 1, deletion.object.bytes, sizeof deletion.object.bytes) ||
             !read_place (query, 2, &deletion.stripe))
             return ecfs_bad_row (error, "deletions", deletion.id, "its stripe is impossible");
@@ -61,42 +62,51 @@ static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, bool uncommit
     return found == 0;
 }
 
-static bool list_at_once (EcfsCatalog *self, int64_t endpoint, const EcfsDeletion *after, int64_t max,
-                          GArray *deletions, GError **error)
-{
-    autoquery *query =
-        QUERY (self, DELETION_AT_ONCE, error, INT (endpoint), INT (after->queued_age_ns), INT (after->id), INT (max));
-    return add_deletions (self, query, true, deletions, error);
-}
-
-static bool list_due (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after, int64_t max,
-                      GArray *deletions, GError **error)
-{
-    autoquery *query = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (ecfs_age_ns (self) - grace_ns),
-                              INT (after->queued_age_ns), INT (after->id), INT (max));
-    return add_deletions (self, query, false, deletions, error);
-}
-
 /* Those that are due at once come first. */
-static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,
-                               size_t max, GError **error)
+static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsDeletionWaits *waits,
+                               const EcfsDeletion *after, size_t max, GError **error)
 {
+    static const EcfsDeletionKind order[] = {ECFS_DELETION_DOOMED, ECFS_DELETION_UNCOMMITTED, ECFS_DELETION_EXCHANGED,
+                                             ECFS_DELETION_REMOVED};
     static const EcfsDeletion first = {.queued_age_ns = INT64_MIN};
     g_autoptr (GArray) deletions = g_array_new (false, true, sizeof (EcfsDeletion));
-    int64_t limit = (int64_t) MIN (max, INT_MAX);
-    bool among_due = after != NULL && !after->uncommitted;
-    if (!among_due && !list_at_once (self, endpoint, after != NULL ? after : &first, limit, deletions, error))
-        return NULL;
-    if (!list_due (self, endpoint, grace_ns, among_due ? after : &first, limit - (int64_t) deletions->len, deletions,
-                   error))
-        return NULL;
+    const int64_t limit = (int64_t) MIN (max, INT_MAX), now_ns = ecfs_age_ns (self);
+    size_t from = 0;
+    while (after != NULL && order[from] != after->kind)
+        from++;
+    for (size_t i = from; i < G_N_ELEMENTS (order); i++) {
+        const EcfsDeletion *last = i == from && after != NULL ? after : &first;
+        int64_t until_ns = order[i] == ECFS_DELETION_REMOVED     ? now_ns - waits->removed_ns
+                           : order[i] == ECFS_DELETION_EXCHANGED ? now_ns - waits->exchanged_ns
+                                                                 : INT64_MAX;
+        autoquery *query = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (order[i]), INT (until_ns),
+                                  INT (last->queued_age_ns), INT (last->id), INT (limit - (int64_t) deletions->len));
+        if (!add_deletions (self, query, order[i], deletions, error))
+            return NULL;
+    }
     return g_steal_pointer (&deletions);
 }
 
-GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,
-                                size_t max, GError **error)
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsDeletionWaits *waits,
+                                const EcfsDeletion *after, size_t max, GError **error)
 {
-    return READ (self, list_deletions (self, endpoint, grace_ns, after, max, error));
+    return READ (self, list_deletions (self, endpoint, waits, after, max, error));
+}
+
+static bool doom_deletions (EcfsCatalog *self, int64_t *deletions, size_t n, GError **error)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!EXEC (self, DELETION_DOOM, error, INT (deletions[i])))
+            return false;
+        if (ecfs_changes (self) == 0)
+            deletions[i] = 0;
+    }
+    return true;
+}
+
+bool ecfs_catalog_deletions_doom (EcfsCatalog *self, int64_t *deletions, size_t n, GError **error)
+{
+    return CHANGE_DURABLE (self, error, doom_deletions (self, deletions, n, error));
 }
 
 static bool deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t n, GError **error)
@@ -206,7 +216,7 @@ bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const
 {
     for (guint i = 0; i < intent->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (intent->stripes, EcfsStripeRow, i);
-        if (!ecfs_stripes_have (kept, stripe) && !ecfs_deletion_queue (self, &intent->object, stripe, true, error))
+        if (!ecfs_stripes_have (kept, stripe) && !ecfs_deletion_queue (self, &intent->object, stripe, ECFS_DELETION_UNCOMMITTED, error))
             return false;
     }
     return EXEC (self, INTENT_STRIPE_DELETE_ALL, error, INT (id)) && EXEC (self, INTENT_DELETE, error, INT (id));

@@ -1,27 +1,9 @@
-#include "catalog/restore.h"
-
-#include "catalog/content_priv.h"
 #include "catalog/content_sum.h"
+#include "catalog/restore_priv.h"
 
 #include <sys/stat.h>
 
 #define BATCH 256 /* records of one operation */
-
-struct EcfsRestore {
-    EcfsCatalog *catalog;
-    GHashTable *fresh;         /* int64_t numbers of files that had no content yet */
-    GArray *moved;             /* of uint64_t: those that joined or left it in the operation that runs, in order */
-    GHashTable *emptied;       /* int64_t number of a file that lost all content → uint64_t number of the record */
-    const EcfsJournalRow *row; /* that is restored now */
-    uint64_t last_ino;         /* no inode that is there has a higher number */
-    uint64_t directory;        /* where the last name was put: it is one; 0: who knows */
-    EcfsObjectRow *named;      /* that the last extent was of, as it is in the catalog; NULL: who knows */
-    bool has_intents;          /* something may be on its way */
-    EcfsSeal seal;             /* of the object that the next item must be; kind NONE: it may be any */
-    EcfsUuid sealed;           /* valid with seal */
-    bool stands;               /* what the last record sums to is known, … */
-    uint8_t sum[ECFS_JOURNAL_SUM_BYTES]; /* … and is this */
-};
 
 static void turn_fresh (EcfsRestore *self, uint64_t ino)
 {
@@ -234,7 +216,7 @@ static bool forget_object (EcfsCatalog *catalog, const EcfsObjectRow *old, const
         const EcfsStripeRow *stripe = &g_array_index (old->stripes, EcfsStripeRow, i);
         catalog->counters.totals.stripe_bytes -= stripe->size;
         if (!ecfs_stripes_have (new->stripes, stripe) &&
-            !ecfs_deletion_queue (catalog, &old->uuid, stripe, false, error))
+            !ecfs_deletion_queue (catalog, &old->uuid, stripe, ECFS_DELETION_REMOVED, error))
             return false;
     }
     return EXEC (catalog, STRIPE_DELETE_ALL, error, INT (old->id));
@@ -295,7 +277,7 @@ static bool restore_stripe (EcfsRestore *self, const EcfsJournalItem *item, GErr
     if (!stripe_of (catalog, &told, &stripe, error))
         return false;
     if (item->type == ECFS_JOURNAL_DELETED)
-        return ecfs_deletion_queue (catalog, &item->uuid, &stripe, false, error);
+        return ecfs_deletion_queue (catalog, &item->uuid, &stripe, ECFS_DELETION_REMOVED, error);
     g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, &item->uuid, &found, error);
     if (object == NULL)
         return found == 0 && refuse (error, "a stripe is of an object that no record mentions");
@@ -491,9 +473,20 @@ static bool keeps_others (EcfsJournalType type)
            type == ECFS_JOURNAL_NAME_REMOVED || type == ECFS_JOURNAL_CONTENT || type == ECFS_JOURNAL_CONTENT_SHA256;
 }
 
+/* What says where content is, and not what anything consists of. */
+static bool is_exchange (EcfsJournalType type)
+{
+    return type == ECFS_JOURNAL_ENDPOINT || type == ECFS_JOURNAL_REMOVED || type == ECFS_JOURNAL_CODE ||
+           type == ECFS_JOURNAL_OBJECT || type == ECFS_JOURNAL_OBJECT_KEY || type == ECFS_JOURNAL_OBJECT_KIND ||
+           type == ECFS_JOURNAL_OBJECT_SHA256 || type == ECFS_JOURNAL_STRIPE || type == ECFS_JOURNAL_LOG_END ||
+           type == ECFS_JOURNAL_PACKED;
+}
+
 static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64_t sequence, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
+    if (self->exchanges_only && !is_exchange (item->type))
+        return true;
     if (!keeps_others (item->type))
         forget_read (self);
     switch (item->type) {
@@ -623,7 +616,7 @@ const uint8_t *ecfs_restore_stands (const EcfsRestore *self)
     return self->stands ? self->sum : NULL;
 }
 
-bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error)
+static bool restore_all (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error)
 {
     for (guint from = 0; from < rows->len; from += BATCH) {
         guint to = MIN (from + BATCH, rows->len);
@@ -644,6 +637,43 @@ bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n
     }
     if (rows->len > 0)
         note_sum (self, g_ptr_array_index (rows, rows->len - 1));
+    return true;
+}
+
+bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error)
+{
+    self->exchanges_only = false;
+    return restore_all (self, rows, n_refused, error);
+}
+
+bool ecfs_restore_exchanges (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error)
+{
+    self->exchanges_only = true;
+    return restore_all (self, rows, n_refused, error);
+}
+
+static bool drop_unnamed (EcfsCatalog *catalog, uint64_t *ret_n, GError **error)
+{
+    g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (int64_t));
+    autoquery *query = QUERY (catalog, OBJECTS_UNNAMED, error, INT (BATCH));
+    int found;
+    while ((found = ecfs_query_step (catalog, query, error)) == 1) {
+        int64_t id = sqlite3_column_int64 (query, 0);
+        g_array_append_val (ids, id);
+    }
+    ecfs_query_end (&query);
+    for (guint i = 0; i < ids->len && found == 0; i++)
+        if (!ecfs_object_delete (catalog, g_array_index (ids, int64_t, i), error))
+            return false;
+    *ret_n = ids->len;
+    return found == 0;
+}
+
+bool ecfs_restore_drop_unnamed (EcfsRestore *self, GError **error)
+{
+    for (uint64_t n = 1; n > 0;)
+        if (!CHANGE (self->catalog, error, drop_unnamed (self->catalog, &n, error)))
+            return false;
     return true;
 }
 
@@ -769,95 +799,4 @@ bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **e
     }
     return CHANGE (self->catalog, error, forget_deletions (self->catalog, error)) &&
            ecfs_catalog_barrier (self->catalog, error);
-}
-
-/* Files that only footers tell of */
-
-static bool insert_found (EcfsCatalog *catalog, const EcfsFoundFile *file, uint64_t ino, GError **error)
-{
-    g_autofree int64_t *ids = g_new (int64_t, file->n_objects + 1);
-    for (size_t i = 0; i < file->n_objects; i++) {
-        int found;
-        g_autoptr (EcfsObjectRow) there = ecfs_object_find (catalog, &file->objects[i]->uuid, &found, error);
-        if (found < 0 || (found == 0 && (!ecfs_object_check (file->objects[i], error) ||
-                                         !ecfs_object_insert (catalog, file->objects[i], &ids[i], error))))
-            return false;
-        if (found == 1)
-            ids[i] = there->id;
-        if (found == 1 && there->kind == ECFS_OBJECT_LOG && !ecfs_log_extend (catalog, there, file->objects[i], error))
-            return false;
-    }
-    for (size_t i = 0; i < file->n_extents; i++) {
-        const EcfsExtent *extent = &file->extents[i];
-        if (!EXEC (catalog, EXTENT_INSERT, error, INT (ino), INT (extent->offset), INT (extent->length),
-                   INT (ids[extent->object]), INT (extent->object_offset),
-                   extent->has_sha256 ? BLOB (extent->sha256, sizeof extent->sha256) : NONE,
-                   extent->generation != 0 ? INT (extent->generation) : NONE))
-            return false;
-    }
-    return true;
-}
-
-/* What became its content behind the journal's end; names and attributes are there. */
-static bool fill_unfinished (EcfsCatalog *catalog, const EcfsFoundFile *file, GError **error)
-{
-    Inode inode;
-    if (!ecfs_inode_get (catalog, file->unfinished, &inode, error))
-        return false;
-    inode.attr.size = inode.committed_size = file->attr.size;
-    inode.attr.mtime_ns = file->attr.mtime_ns;
-    return insert_found (catalog, file, file->unfinished, error) && ecfs_content_count (catalog, &inode, error) &&
-           ecfs_inode_store (catalog, &inode, error) && ecfs_content_journal (catalog, &inode, error);
-}
-
-static bool add_found (EcfsCatalog *catalog, const EcfsFoundFile *file, GError **error)
-{
-    Inode dir, inode = {.attr = file->attr, .committed_size = file->attr.size};
-    int64_t now_ns = ecfs_real_ns (), taken;
-    int found = QUERY_NUMBER (catalog, ENTRY_GET, &taken, error, INT (file->parent), NAME (file->name));
-    if (found != 0)
-        return found == 1 && ecfs_fail (error, EEXIST, "'%s' exists", file->name);
-    inode.attr.ino = catalog->counters.next_ino;
-    inode.attr.nlink = 1;
-    inode.attr.rdev = 0;
-    inode.attr.mode = S_IFREG | (file->attr.mode & 07777);
-    inode.attr.atime_ns = inode.attr.ctime_ns = inode.attr.btime_ns = now_ns;
-    if (!ecfs_name_check (file->name, error) || !ecfs_inode_get_dir (catalog, file->parent, &dir, error) ||
-        !ecfs_inode_insert (catalog, &inode, NULL, error))
-        return false;
-    ecfs_journal_put_name_added (catalog->record, file->parent, file->name, inode.attr.ino);
-    return EXEC (catalog, ENTRY_INSERT, error, INT (file->parent), NAME (file->name),
-                 INT (catalog->counters.next_position++), INT (inode.attr.ino)) &&
-           insert_found (catalog, file, inode.attr.ino, error) && ecfs_content_count (catalog, &inode, error) &&
-           ecfs_inode_store (catalog, &inode, error) && ecfs_content_journal (catalog, &inode, error) &&
-           ecfs_inode_touch_dir (catalog, &dir, 0, now_ns, error);
-}
-
-bool ecfs_restore_found (EcfsRestore *self, const EcfsFoundFile *file, GError **error)
-{
-    if (file->unfinished == 0)
-        return CHANGE (self->catalog, error, add_found (self->catalog, file, error));
-    if (!CHANGE (self->catalog, error, fill_unfinished (self->catalog, file, error)))
-        return false;
-    (void) g_hash_table_remove (self->fresh, &file->unfinished);
-    return true;
-}
-
-/* Stripes that were stored behind the journal's end */
-
-static bool exchange_stripe (EcfsCatalog *catalog, const EcfsUuid *uuid, const EcfsStripeRow *stripe, GError **error)
-{
-    int found;
-    g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, uuid, &found, error);
-    const EcfsStripeRow *old = object == NULL ? NULL : ecfs_stripe_at (object, stripe->index);
-    if (found < 0)
-        return false;
-    return old == NULL ? ecfs_fail (error, ENOENT, "the catalog does not have stripe %u of the object", stripe->index)
-                       : ecfs_stripe_swap (catalog, object, stripe, old, error);
-}
-
-bool ecfs_restore_stripe (EcfsRestore *self, const EcfsUuid *object, const EcfsStripeRow *stripe, GError **error)
-{
-    return ecfs_stripe_check (stripe, error) &&
-           CHANGE (self->catalog, error, exchange_stripe (self->catalog, object, stripe, error));
 }

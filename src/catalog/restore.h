@@ -22,6 +22,12 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsRestore, ecfs_restore_free)
  */
 bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error);
 
+/** Of records behind those that count applies what says where content is now: other stripes of an object, other codes,
+ * other objects, endpoints. Likewise. */
+bool ecfs_restore_exchanges (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error);
+/** Takes out objects of which no file has anything. */
+bool ecfs_restore_drop_unnamed (EcfsRestore *self, GError **error);
+
 /** The sum of the last record that was applied, or refused, zeros before the first; NULL: it is not known. Borrowed
  * until the next records. */
 const uint8_t *ecfs_restore_stands (const EcfsRestore *self);

@@ -247,10 +247,12 @@ static int move_one (EcfsCatalog *self, int64_t pack, int64_t object, const Ecfs
                : -1;
 }
 
-/* What it had is nobody's; all that is left of it goes with the last. */
-static bool release_moved (EcfsCatalog *self, int64_t object, uint64_t bytes, GError **error)
+/* What it had is nobody's; all that is left of it goes with the last. What goes out of a log did not die there. */
+static bool release_moved (EcfsCatalog *self, const EcfsObjectRow *object, uint64_t bytes, GError **error)
 {
-    const EcfsExtent extent = {.object = object, .length = bytes};
+    if (object->kind == ECFS_OBJECT_LOG)
+        return true;
+    const EcfsExtent extent = {.object = object->id, .length = bytes};
     g_autoptr (GArray) extents = g_array_new (FALSE, FALSE, sizeof extent);
     g_array_append_val (extents, extent);
     return ecfs_objects_release (self, extents, error);
@@ -284,7 +286,7 @@ static bool move_all (EcfsCatalog *self, const EcfsUuid *pack_uuid, const EcfsUu
     for (size_t i = 0; i < n_moves; i++)
         if (moves[i].moved && !moves[i].is_known)
             ecfs_journal_put_content_sha256 (self->record, moves[i].ino, moves[i].generation, moves[i].sha256);
-    return release_moved (self, object->id, bytes, error);
+    return release_moved (self, object, bytes, error);
 }
 
 bool ecfs_catalog_pack_move (EcfsCatalog *self, const EcfsUuid *pack, const EcfsUuid *object, EcfsPackMove *moves,
@@ -321,7 +323,7 @@ bool ecfs_shared_restore (EcfsCatalog *self, const EcfsJournalItem *item, GError
             return false;
         bytes += move.length;
     }
-    return found >= 0 && (bytes == 0 || release_moved (self, object->id, bytes, error));
+    return found >= 0 && (bytes == 0 || release_moved (self, object, bytes, error));
 }
 
 static bool end_pack (EcfsCatalog *self, const EcfsUuid *pack, int64_t id, GError **error)

@@ -119,9 +119,11 @@
        "(SELECT ifnull (sum (length), 0) FROM extents WHERE object = o.id) * 100 <= size * (100 - ?2) " \
        "OR NOT EXISTS (SELECT 1 FROM extents WHERE object = o.id)) " \
        "AND NOT EXISTS (SELECT 1 FROM intents WHERE object = o.uuid) ORDER BY id LIMIT ?3") \
+    X (OBJECT_DEAD, "SELECT dead_bytes FROM objects WHERE id = ?") \
     X (OBJECT_SET_DEAD, "UPDATE objects SET dead_bytes = size - (SELECT ifnull (sum (length), 0) FROM extents WHERE object = ?1) WHERE id = ?1") \
     X (OBJECTS_SET_DEAD, "UPDATE objects SET dead_bytes = size - (SELECT ifnull (sum (length), 0) FROM extents WHERE object = objects.id) " \
-       "WHERE kind = 2 AND kind <> 0") \
+       "WHERE kind <> 0") \
+    X (OBJECTS_UNNAMED, "SELECT id FROM objects o WHERE NOT EXISTS (SELECT 1 FROM extents WHERE object = o.id) LIMIT ?") \
     X (OBJECTS_SMALL, "SELECT id FROM objects o WHERE kind = 2 AND kind <> 0 AND id > ?1 AND size < ?2 AND " \
        "(SELECT count(*) FROM (SELECT 1 FROM extents WHERE object = o.id LIMIT ?4)) < ?4 ORDER BY id LIMIT ?3") \
     X (OBJECT_FILL_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1 AND sha256 IS NULL") \
@@ -158,10 +160,9 @@
        "WHERE seal_key IS NOT NULL AND seal_key != ?") \
     X (DELETION_QUEUED, "SELECT EXISTS (SELECT 1 FROM deletions WHERE object = ? AND idx = ? AND instance = ? " \
        "AND endpoint = ?)") \
-    X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 " \
-       "AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
-    X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 0 " \
+    X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = ? " \
        "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
+    X (DELETION_DOOM, "UPDATE deletions SET at_once = 3 WHERE id = ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (DELETION_DELETE_ALL, "DELETE FROM deletions WHERE id > ?") \
     X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \

@@ -67,22 +67,41 @@ bool ecfs_catalog_is_staged (EcfsCatalog *self, uint64_t ino, bool *ret_staged, 
 
 /* Deletions */
 
+/* Why a stripe waits, as the database has it. */
+typedef enum EcfsDeletionKind {
+    ECFS_DELETION_REMOVED = 0,     /* nothing has its object any more: that may be taken back */
+    ECFS_DELETION_UNCOMMITTED = 1, /* announced by an intent, and never in an object: its upload may be half done */
+    ECFS_DELETION_EXCHANGED = 2,   /* something else has the same content now */
+    ECFS_DELETION_DOOMED = 3,      /* its removal may have begun: it counts as gone, and never comes back */
+} EcfsDeletionKind;
+
 typedef struct EcfsDeletion {
     int64_t id;
     int64_t queued_age_ns;
     EcfsUuid object;
     EcfsStripeRow stripe; /* index, instance, endpoint */
     uint64_t sequence;    /* of the journal record that no longer names it */
-    bool uncommitted;     /* announced by an intent, and never in an object: its upload may be half done */
+    EcfsDeletionKind kind;
 } EcfsDeletion;
 
+/* How long they wait at least. What is doomed or was never committed is due at once. */
+typedef struct EcfsDeletionWaits {
+    int64_t removed_ns;
+    int64_t exchanged_ns;
+} EcfsDeletionWaits;
+
 /**
- * Up to @max stripes of endpoint @endpoint (row id) that are due at once or were queued at least @grace_ns ago, in an
- * order that does not change; @after NULL: the first, else those after it, which may be gone itself. GArray of
- * EcfsDeletion. Changes of the time of day do not matter; time in which the machine was off may not count.
+ * Up to @max stripes of endpoint @endpoint (row id) that have waited for as long as they have to, in an order that does
+ * not change; @after NULL: the first, else those after it, which may be gone itself. GArray of EcfsDeletion. Changes of
+ * the time of day do not matter; time in which the machine was off may not count.
  */
-GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,
-                                size_t max, GError **error);
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsDeletionWaits *waits,
+                                const EcfsDeletion *after, size_t max, GError **error);
+/**
+ * Before what was in an object is removed, durably: from then on nothing takes it back. Of @n ids those that were taken
+ * back meanwhile become 0.
+ */
+bool ecfs_catalog_deletions_doom (EcfsCatalog *self, int64_t *deletions, size_t n, GError **error);
 /** To be called now and then while deletions wait: the time that has passed outlives a crash of the machine. */
 bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripes of @n of these ids are gone (or never were): forget them. */

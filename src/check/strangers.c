@@ -23,11 +23,12 @@ static gboolean stranger_same (gconstpointer a, gconstpointer b)
 /* Takes out what waits for deletion at one endpoint. */
 static bool strike_deletions (const EcfsCheckBatch *batch, size_t position, GHashTable *strangers, GError **error)
 {
+    static const EcfsDeletionWaits all = {.removed_ns = ALL_NS, .exchanged_ns = ALL_NS};
     EcfsDeletion last;
     EcfsCatalog *catalog = ecfs_archive_catalog (batch->archive);
     int64_t endpoint = ecfs_archive_endpoint (batch->archive, position)->id;
     for (const EcfsDeletion *after = NULL; batch->tick (batch->user); after = &last) {
-        g_autoptr (GArray) some = ecfs_catalog_deletions (catalog, endpoint, ALL_NS, after, DELETIONS_AT_ONCE, error);
+        g_autoptr (GArray) some = ecfs_catalog_deletions (catalog, endpoint, &all, after, DELETIONS_AT_ONCE, error);
         if (some == NULL || some->len == 0)
             return some != NULL;
         for (guint i = 0; i < some->len; i++) {

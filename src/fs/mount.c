@@ -3,6 +3,7 @@
 #include "archive/watch.h"
 #include "control/control.h"
 #include "fs/fs_priv.h"
+#include "ecfs/ecfs.h"
 #include "program/program.h"
 #include "util/io.h"
 
@@ -364,9 +365,23 @@ static bool serve_archive (const EcfsMountOptions *options, bool readonly, char 
     return ok;
 }
 
+static bool serve_past (const EcfsMountOptions *options, char *mountpoint, int *live_fd, GError **error)
+{
+    EcfsMountOptions then = *options;
+    char *past = ecfs_past_open (options->directory, options->at, error);
+    if (past == NULL)
+        return false;
+    then.directory = past;
+    bool ok = serve_archive (&then, true, mountpoint, live_fd, error);
+    ecfs_past_close (past);
+    return ok;
+}
+
 /* An old copy of an archive directory is there to be read, and so is one without room for a change. */
 static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_fd, GError **error)
 {
+    if (options->at != NULL)
+        return serve_past (options, mountpoint, live_fd, error);
     g_autoptr (GError) reason = NULL;
     if (serve_archive (options, options->readonly, mountpoint, live_fd, &reason))
         return true;

@@ -90,6 +90,9 @@ static bool take_word (EcfsMountOptions *self, const char *word)
     else if (g_str_has_prefix (word, "log=") && word[4] != '\0') {
         g_free (self->log);
         self->log = g_canonicalize_filename (word + 4, NULL);
+    } else if (g_str_has_prefix (word, "at=") && word[3] != '\0') {
+        g_free (self->at);
+        self->at = g_strdup (word + 3);
     } else if (strcmp (word, "nonempty") == 0)
         self->nonempty = true;
     else if (strcmp (word, "remount") == 0)
@@ -137,4 +140,5 @@ void ecfs_mount_options_clear (EcfsMountOptions *self)
     if (self->fuse_words != NULL)
         g_string_free (g_steal_pointer (&self->fuse_words), TRUE);
     g_clear_pointer (&self->log, g_free);
+    g_clear_pointer (&self->at, g_free);
 }

@@ -159,6 +159,10 @@ static bool try_snapshot (EcfsRecovering *self, const GPtrArray *parts, EcfsReco
                           bool *ret_made, GError **error)
 {
     const EcfsRecoverCopy *best = ecfs_recover_choose_copy (self, last, NULL);
+    if (best != NULL && !ecfs_recover_is_then (self, best->time_ns)) {
+        ecfs_recover_forget_copies (last);
+        return true;
+    }
     g_autoptr (GArray) times = g_array_new (FALSE, FALSE, sizeof (int64_t));
     if (best != NULL)
         g_array_append_val (times, best->time_ns);
@@ -200,7 +204,8 @@ static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const G
         if (!made)
             continue;
         self->sums->has_snapshot = true;
-        self->sums->sequence = last->file.last;
+        self->sums->sequence = self->then = last->file.last;
+        self->then_ns = self->sums->time_ns;
         *ret_epoch = last->file.epoch;
         return true;
     }

@@ -86,6 +86,7 @@ static GArray *find_strays (EcfsRecovering *self, const GArray *all, GError **er
             EcfsRecoverTold one = {.piece = &g_array_index (all, EcfsRecoverPiece, i),
                                    .recovering = self,
                                    .is_known = row != NULL,
+                                   .is_unknown = row == NULL,
                                    .known_end = row == NULL ? 0 : row->size,
                                    .may_be_open = row != NULL && row->seal.kind == ECFS_SEAL_NONE};
             g_array_append_val (told, one);
@@ -95,14 +96,10 @@ static GArray *find_strays (EcfsRecovering *self, const GArray *all, GError **er
     return g_steal_pointer (&told);
 }
 
-/* Whether the object may be a file's: not when the journal has seen it come and go, nor when a copy of the archive
- * directory wrote it that had been given up by then. */
-static bool may_be_content (EcfsRecovering *self, const EcfsStripeHeader *header, bool *ret_may, GError **error)
+bool ecfs_recover_may_be_content (EcfsRecovering *self, const EcfsStripeHeader *header, bool *ret_may, GError **error)
 {
     *ret_may = header->epoch > self->journal_epoch ||
                (header->epoch == self->journal_epoch && header->sequence > self->sums->sequence);
-    if (header->epoch < self->journal_epoch && header->sequence > self->sums->sequence)
-        self->n_given_up++;
     return *ret_may || ecfs_restore_was_open (self->restore, &header->object, ret_may, error);
 }
 
@@ -269,27 +266,23 @@ static void note_spread (EcfsRecovering *self, const EcfsStray *stray)
 
 /* One object of those that @told is about, from @at to @end: where its stripes do not agree, what most of them say.
  * NULL: it cannot be content, or error. */
-static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint at, guint end, GError **error)
+static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint at, guint end)
 {
     bool any = false, is_known = false;
-    g_autoptr (GError) reason = NULL;
     EcfsStray *best = NULL;
     for (guint i = at; i < end; i++) {
         const EcfsRecoverTold *one = &g_array_index (told, EcfsRecoverTold, i);
-        bool may = false, seen = false;
+        bool may, seen = false;
         self->sums->n_foreign += !one->good;
         for (guint j = at; j < i && !seen; j++)
             seen = g_array_index (told, EcfsRecoverTold, j).good &&
                    same_object (&g_array_index (told, EcfsRecoverTold, j), one);
         if (!one->good || seen)
             continue;
-        if (!one->is_known && !may_be_content (self, &one->header, &may, &reason)) {
-            g_propagate_error (error, g_steal_pointer (&reason));
-            g_clear_pointer (&best, stray_free);
-            return NULL;
-        }
+        may = one->is_known || !one->is_over;
         is_known = is_known || one->is_known;
-        may = may || one->is_known;
+        self->n_given_up += !one->is_known && one->header.epoch < self->journal_epoch &&
+                            one->header.sequence > self->sums->sequence;
         any = any || may;
         EcfsStray *stray = may ? gather_alike (self, told, i, end) : NULL;
         if (stray != NULL && (best == NULL || stray->row->stripes->len > best->row->stripes->len)) {
@@ -354,13 +347,8 @@ static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GErro
         for (end = at;
              end < told->len && ecfs_uuid_equal (&g_array_index (told, EcfsRecoverTold, end).piece->object, object);)
             end++;
-        GError *reason = NULL;
         const guint n_before = strays->len;
-        EcfsStray *stray = gather_stray (self, told, at, MIN (end, at + ECFS_RECOVER_STRIPES_MOST), &reason);
-        if (reason != NULL) {
-            g_propagate_error (error, reason);
-            return NULL;
-        }
+        EcfsStray *stray = gather_stray (self, told, at, MIN (end, at + ECFS_RECOVER_STRIPES_MOST));
         if (stray != NULL && stray->row->kind == ECFS_OBJECT_WHOLE)
             g_ptr_array_add (strays, stray);
         else if (stray != NULL)
@@ -441,6 +429,10 @@ bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
     g_autoptr (GArray) all = ecfs_recover_pieces (self, error);
     if (all == NULL || !check_objects (self, all, error))
         return false;
+    if (self->what->at_ns != 0) { /* what no journal mentions came later */
+        tell_rest (self);
+        return true;
+    }
     self->pieces = all;
     g_autoptr (GArray) told = find_strays (self, all, error);
     g_autoptr (GPtrArray) strays = told == NULL ? NULL : gather_strays (self, told, error);

@@ -166,13 +166,25 @@ static bool check_sizes (const EcfsRecoverTold *self, GError **error)
             ecfs_fail (error, EBADMSG, "its packets do not have the size that its content gives them"));
 }
 
+/* What the stripe tells beside its header, where that may be of files. */
+static bool read_rest (EcfsRecoverTold *self, GError **error)
+{
+    bool may = true;
+    if (self->is_unknown && !ecfs_recover_may_be_content (self->recovering, &self->header, &may, error))
+        return false;
+    self->is_over = !may;
+    if (self->is_over)
+        return true;
+    return self->header.is_log ? ecfs_recover_read_log (self, error)
+                               : read_foot (self, error) && check_sizes (self, error);
+}
+
 void ecfs_recover_told_read (void *data)
 {
     EcfsRecoverTold *self = data;
     g_autoptr (GError) error = NULL;
     self->good = self->piece->size > ECFS_STRIPE_TAIL_BYTES + ECFS_STRIPE_PREAMBLE_BYTES && read_head (self, &error) &&
-                 (self->header.is_log ? ecfs_recover_read_log (self, &error)
-                                      : read_foot (self, &error) && check_sizes (self, &error));
+                 read_rest (self, &error);
     if (self->good)
         atomic_fetch_add (&self->recovering->n_told, 1);
     if (ecfs_errno (error) == ENOKEY && !self->recovering->places[self->piece->position].distrusted)

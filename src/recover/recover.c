@@ -362,7 +362,7 @@ static bool store_snapshot (EcfsRecovering *self, const char *path, GError **err
     g_autofree size_t *places = order_places (self);
     if (!ecfs_recover_tick (self, "snapshot of the new catalog", 0, 1, error) ||
         !ecfs_catalog_barrier (self->catalog, error) || !store_somewhere (self, path, places, &n_copies, &row, error) ||
-        !ecfs_catalog_snapshot_add (self->catalog, &row, 2, error))
+        !ecfs_catalog_snapshot_add (self->catalog, &row, 2, INT64_MAX, error))
         return false;
     for (size_t i = 0; i < n_copies; i++) {
         const EcfsJournalPlace place = {
@@ -436,6 +436,9 @@ static bool build (EcfsRecovering *self, const char *path, size_t n_known, size_
     self->pending = g_ptr_array_new_with_free_func (g_free);
     self->n_known = n_known;
     self->n_copies = n_copies;
+    self->is_past = false;
+    self->then = 0;
+    self->then_ns = 0;
     self->has_doubted = false;
     for (size_t i = 0; i < self->n_places; i++)
         self->places[i].n_doubts = 0;
@@ -508,7 +511,7 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
 {
     bool made = make_keyed_namespace (self, path, error);
     tell_pending (self);
-    if (!made || !ecfs_recover_check_opened (self, error) || !ecfs_recover_leave_unknown (self, error) ||
+    if (!made || !ecfs_recover_check_opened (self, error) || !ecfs_recover_reached (self, error) || !ecfs_recover_leave_unknown (self, error) ||
         !name_places (self, error))
         return false;
     name_doubted (self);
@@ -738,6 +741,10 @@ static bool recover_into (EcfsRecovering *self, GError **error)
     self->sums->archive = self->archive;
     if (good)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);
+    if (good && self->what->at_ns != 0) {
+        self->sums->sequence = self->then;
+        self->sums->time_ns = self->then_ns;
+    }
     if (good)
         tell_states (self);
     if (good && self->keys != NULL)

@@ -75,6 +75,10 @@ typedef struct EcfsRecovering {
     GArray *former;            /* of EcfsUuid: generations of key files that are superfluous */
     uint32_t epoch;            /* the highest that enough endpoints tell of, … */
     uint32_t used_epoch;       /* … and that has given names to anything */
+    bool is_past;              /* the moment is reached that is asked for: what comes is later */
+    uint64_t then;             /* the last change up to it that was applied, … */
+    int64_t then_ns;           /* … and its time; 0: nothing was */
+    int64_t earliest_ns;       /* of what is later; 0: nothing is */
     uint64_t n_exchanged;      /* stripes that others took the places of */
     uint64_t n_open;           /* stripes from before there was a key that no catalog lists */
     uint64_t n_given_up;       /* objects of a copy of the archive directory that was given up */
@@ -122,6 +126,8 @@ typedef struct EcfsRecoverTold {
     uint64_t footer_offset;
     bool is_known;      /* it is of a log that the catalog knows, … */
     uint64_t known_end; /* … up to here */
+    bool is_unknown;    /* the catalog does not have its object, … */
+    bool is_over;       /* … as the journal has seen it come and go: only the header was read */
     bool is_open;       /* it is not sealed, and the archive has a key */
     bool may_be_open;   /* the catalog knows the object, as one that was stored without a key */
     bool good;
@@ -169,6 +175,12 @@ bool ecfs_recover_check_stripes (EcfsRecovering *self, GError **error);
 /** Makes self->catalog at @path from the newest snapshot and the segments behind it that count with n_known and
  * n_copies. */
 bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error);
+/** Whether what was made at that time is of the moment that is asked for, or before. */
+bool ecfs_recover_is_then (EcfsRecovering *self, int64_t time_ns);
+/** Applies records as far as they are of the moment that is asked for, and of later ones where content is since. */
+bool ecfs_recover_apply (EcfsRecovering *self, const GPtrArray *rows, GError **error);
+/** When all are applied. ENOENT: nothing is kept of that moment. */
+bool ecfs_recover_reached (EcfsRecovering *self, GError **error);
 /** Whether there are segments that were not there when the catalog was made, of what it was made of. */
 bool ecfs_recover_journal_grew (EcfsRecovering *self, bool *ret_grew, GError **error);
 /** Throws that catalog away. */
@@ -215,6 +227,9 @@ unsigned ecfs_recover_n_readers (const EcfsRecovering *self);
 /** Reads header and footer of the EcfsRecoverTold @data; a job for workers. */
 void ecfs_recover_told_read (void *data);
 void ecfs_recover_told_clear (gpointer data);
+/** Whether an object that the catalog does not have may be a file's: not when the journal has seen it come and go, nor
+ * when a copy of the archive directory wrote it that had been given up by then. Thread-safe. */
+bool ecfs_recover_may_be_content (EcfsRecovering *self, const EcfsStripeHeader *header, bool *ret_may, GError **error);
 /** Whether it is good, and its packets, which are read, have this digest. */
 bool ecfs_recover_told_fits (const EcfsRecoverTold *self, const uint8_t *digest);
 

@@ -327,10 +327,9 @@ bool ecfs_recover_segments (EcfsRecovering *self, const GPtrArray *segments, uin
         g_autoptr (GPtrArray) rows = next.rows;
         *epoch = next.epoch;
         cut_rows (rows, self->sums->sequence, next.last);
-        self->sums->n_records += rows->len;
         self->sums->sequence = next.last;
         self->sums->time_ns = next.time_ns;
-        if (!ecfs_restore_records (self->restore, rows, &self->sums->n_refused, error) ||
+        if (!ecfs_recover_apply (self, rows, error) ||
             !ecfs_recover_tick (self, "journal", n_applied, MAX (segments->len, n_applied), error))
             return false;
     }

@@ -27,6 +27,12 @@ struct EcfsDeletions {
     GPtrArray *sweeps; /* of Sweep, by position of the endpoint */
 };
 
+/* Not of what never was in an object; and what is doomed is not looked at again. */
+static bool was_content (const EcfsDeletion *deletion)
+{
+    return deletion->kind == ECFS_DELETION_REMOVED || deletion->kind == ECFS_DELETION_EXCHANGED;
+}
+
 static void deletion_name (const EcfsDeletion *deletion, char name[ECFS_STRIPE_NAME_SIZE])
 {
     ecfs_stripe_name (&deletion->object, deletion->stripe.index, deletion->stripe.instance, name);
@@ -52,7 +58,7 @@ static bool remove_unfinished (Sweep *self, const GArray *due)
     size_t n_names = 0;
     for (guint i = 0; i < due->len && n_names < DELETIONS_AT_ONCE; i++) {
         const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
-        if (!deletion->uncommitted)
+        if (deletion->kind != ECFS_DELETION_UNCOMMITTED)
             continue;
         deletion_name (deletion, names[n_names]);
         pointers[n_names] = names[n_names];
@@ -85,10 +91,34 @@ static bool may_go (Sweep *self, const EcfsDeletion *deletion, bool *ret_kept)
 typedef struct Batch {
     size_t n;
     int64_t ids[DELETIONS_AT_ONCE];
+    bool was_content[DELETIONS_AT_ONCE]; /* and may be again */
     char names[DELETIONS_AT_ONCE][ECFS_STRIPE_NAME_SIZE];
     size_t n_done; /* the ids of these are forgotten */
     int64_t done[DELETIONS_AT_ONCE];
 } Batch;
+
+/* From now on nothing takes them back; those that something has taken back leave the batch. */
+static bool doom_all (Sweep *self, Batch *batch)
+{
+    int64_t ids[DELETIONS_AT_ONCE];
+    size_t n_ids = 0, n_kept = 0;
+    g_autoptr (GError) error = NULL;
+    for (size_t i = 0; i < batch->n; i++)
+        if (batch->was_content[i])
+            ids[n_ids++] = batch->ids[i];
+    if (n_ids > 0 && !ecfs_catalog_deletions_doom (ecfs_archive_catalog (self->archive), ids, n_ids, &error)) {
+        g_info ("deletions have to wait: %s", error->message);
+        return false;
+    }
+    for (size_t i = 0, at = 0; i < batch->n; i++) {
+        if (batch->was_content[i] && ids[at++] == 0)
+            continue;
+        batch->ids[n_kept] = batch->ids[i];
+        memmove (batch->names[n_kept++], batch->names[i], ECFS_STRIPE_NAME_SIZE);
+    }
+    batch->n = n_kept;
+    return true;
+}
 
 /* Returns whether all of them are gone, and the catalog has it. */
 static bool remove_all (Sweep *self, Batch *batch)
@@ -121,9 +151,12 @@ static GArray *next_batch (const Sweep *self)
 {
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
-    g_autoptr (GArray) due = ecfs_catalog_deletions (ecfs_archive_catalog (archive), self->endpoint->id,
-                                                     ecfs_archive_config (archive)->deletion_grace_us * 1000,
-                                                     self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
+    const EcfsConfig *config = ecfs_archive_config (archive);
+    const EcfsDeletionWaits waits = {.removed_ns = MAX (config->deletion_grace_us, config->history_us) * 1000,
+                                     .exchanged_ns = config->deletion_grace_us * 1000};
+    g_autoptr (GArray) due =
+        ecfs_catalog_deletions (ecfs_archive_catalog (archive), self->endpoint->id, &waits,
+                                self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
     if (due == NULL)
         g_warning ("%s", error->message);
     return due == NULL || due->len == 0 ? NULL : g_steal_pointer (&due);
@@ -133,7 +166,8 @@ static GArray *next_batch (const Sweep *self)
  * was in an object. */
 static bool is_needed (EcfsArchive *archive, const EcfsDeletion *deletion, uint64_t stored)
 {
-    return !deletion->uncommitted && (deletion->sequence > stored || ecfs_archive_pinned (archive, &deletion->object));
+    return was_content (deletion) &&
+           (deletion->sequence > stored || ecfs_archive_pinned (archive, &deletion->object));
 }
 
 /* The last record of the journal that enough endpoints have; the rest follows soon where something waits for it. */
@@ -147,7 +181,7 @@ static uint64_t stored_sequence (EcfsArchive *archive, const GArray *due)
     }
     for (guint i = 0; i < due->len; i++) {
         const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
-        if (!deletion->uncommitted && deletion->sequence > point.stored) {
+        if (was_content (deletion) && deletion->sequence > point.stored) {
             ecfs_journal_sender_hurry (ecfs_archive_service (archive, ECFS_SERVICE_JOURNAL));
             break;
         }
@@ -169,9 +203,10 @@ static bool choose (Sweep *self, const GArray *due, bool clean, Batch *ret_batch
         bool is_kept;
         self->after = *deletion;
         self->goes_on = true;
-        if (is_needed (archive, deletion, stored) || (deletion->uncommitted && !clean))
+        if (is_needed (archive, deletion, stored) || (deletion->kind == ECFS_DELETION_UNCOMMITTED && !clean))
             continue;
         if (may_go (self, deletion, &is_kept)) {
+            ret_batch->was_content[ret_batch->n] = was_content (deletion);
             ret_batch->ids[ret_batch->n] = deletion->id;
             deletion_name (deletion, ret_batch->names[ret_batch->n++]);
         } else if (is_kept) {
@@ -200,7 +235,7 @@ static bool delete_batch (Sweep *self, const GArray *due)
         return false;
     Batch batch;
     bool chosen = choose (self, due, clean, &batch);
-    return remove_all (self, &batch) && chosen;
+    return doom_all (self, &batch) && remove_all (self, &batch) && chosen;
 }
 
 static void *sweep (void *data)

@@ -60,3 +60,29 @@ bool ecfs_parse_duration (const char *text, int64_t *ret_us)
     *ret_us = (int64_t) us;
     return true;
 }
+
+bool ecfs_parse_moment (const char *text, int64_t *ret_ns)
+{
+    int64_t ago_us;
+    if (ecfs_parse_duration (text, &ago_us)) {
+        *ret_ns = (g_get_real_time () - ago_us) * 1000;
+        return *ret_ns > 0;
+    }
+    static const struct {
+        size_t size;
+        const char *rest;
+    } shorter[] = {{sizeof "2026-11-25" - 1, " 00:00:00"}, {sizeof "2026-11-25 14:30" - 1, ":00"}};
+    const char *rest = "";
+    for (size_t i = 0; i < G_N_ELEMENTS (shorter); i++)
+        if (strlen (text) == shorter[i].size)
+            rest = shorter[i].rest;
+    g_autofree char *whole = g_strconcat (text, rest, NULL);
+    g_autoptr (GTimeZone) here = g_time_zone_new_local ();
+    g_autoptr (GDateTime) moment = g_date_time_new_from_iso8601 (whole, here);
+    if (moment == NULL || g_date_time_to_unix (moment) <= 0)
+        return false;
+    bool is_second = g_date_time_get_microsecond (moment) == 0;
+    *ret_ns = g_date_time_to_unix (moment) * 1000000000 +
+              (is_second ? 999999999 : g_date_time_get_microsecond (moment) * (int64_t) 1000);
+    return true;
+}

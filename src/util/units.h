@@ -12,4 +12,11 @@ bool ecfs_parse_size (const char *text, uint64_t *ret_bytes);
 /** Parses digits with "ms", "s" (default), "m", "h" or "d". False: not that. */
 bool ecfs_parse_duration (const char *text, int64_t *ret_us);
 
+/**
+ * A moment: how long ago ("90m", "2d"), or a date with or without a time as ISO 8601 writes it ("2026-11-25",
+ * "2026-11-25 14:30", "2026-11-25T14:30:05+01:00"), local where it names no zone. A second that is named is meant with
+ * its fractions. *ret_ns: since 1970. False: it is none of these, or before.
+ */
+bool ecfs_parse_moment (const char *text, int64_t *ret_ns);
+
 #endif

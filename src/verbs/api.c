@@ -52,6 +52,17 @@ Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error)
     return self;
 }
 
+Ecfs *ecfs_open_at (const char *directory, const char *moment, GError **error)
+{
+    char *past = ecfs_past_open (directory, moment, error);
+    Ecfs *self = past == NULL ? NULL : ecfs_open (past, 0, error);
+    if (self != NULL)
+        self->past = past;
+    else
+        ecfs_past_close (past);
+    return self;
+}
+
 static bool always (void *user)
 {
     (void) user;
@@ -63,7 +74,7 @@ static void hand_over_damage (Ecfs *self)
 {
     g_autoptr (GError) error = NULL;
     g_autoptr (GArray) sightings = ecfs_sightings_take (ecfs_archive_sightings (self->archive));
-    if (sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, always, NULL) || sightings->len == 0)
+    if (self->past != NULL || sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, always, NULL) || sightings->len == 0)
         return;
     unsigned n_queued;
     bool writable = self->writable && !self->mounted;
@@ -81,6 +92,7 @@ void ecfs_close (Ecfs *self)
     hand_over_damage (self);
     ecfs_archive_stop (self->archive);
     ecfs_archive_free (self->archive);
+    ecfs_past_close (self->past);
     g_free (self->told[0]);
     g_free (self->told[1]);
     g_free (self);

@@ -113,7 +113,8 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up for a snapshot of the catalog");
     return ecfs_catalog_barrier (ecfs_archive_catalog (self), error) &&
            ecfs_snapshot_store (&order, &row, NULL, error) &&
-           ecfs_catalog_snapshot_add (ecfs_archive_catalog (self), &row, N_GENERATIONS, error);
+           ecfs_catalog_snapshot_add (ecfs_archive_catalog (self), &row, N_GENERATIONS,
+                                      ecfs_config_history_since (ecfs_archive_config (self)), error);
 }
 
 static bool store_snapshot (EcfsArchive *self, GError **error)

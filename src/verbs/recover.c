@@ -3,6 +3,7 @@
 #include "ecfs/ecfs.h"
 #include "verbs/init.h"
 #include "verbs/key.h"
+#include "verbs/past.h"
 
 #include <json-glib/json-glib.h>
 
@@ -85,6 +86,9 @@ static bool go_on (void *user, const char *phase, uint64_t n_done, uint64_t n_al
 char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error)
 {
     EcfsUuid archive;
+    int64_t at_ns = 0;
+    if (what->at != NULL && !ecfs_past_moment (what->at, &at_ns, error))
+        return NULL;
     g_autoptr (GPtrArray) given = g_ptr_array_new_with_free_func (g_free);
     g_autoptr (EcfsConfig) config = config_of (what, given, error);
     if (config == NULL)
@@ -103,6 +107,7 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
                                .archive = what->archive == NULL ? NULL : &archive,
                                .keys = keys,
                                .given_keys = what->secrets == NULL ? NULL : &given_keys,
+                               .at_ns = at_ns,
                                .believe = what->believe,
                                .distrust = what->distrust,
                                .dry_run = what->dry_run,

@@ -10,6 +10,7 @@
 struct Ecfs {
     EcfsArchive *archive;
     bool writable;
+    char *past;    /* a directory of the past, which goes with it; NULL: it is as it is now; owned */
     bool mounted;  /* somewhere, and open here for reading only: what is put goes through the mount */
     char *told[2]; /* texts that ecfs_stat () lent: path and target; owned */
 };

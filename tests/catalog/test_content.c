@@ -27,7 +27,7 @@ static void check_totals (Fixture *f)
             stripes += g_array_index (object->stripes, EcfsStripeRow, s).size;
     }
     for (size_t i = 0; i < G_N_ELEMENTS (f->endpoints); i++) {
-        g_autoptr (GArray) due = ecfs_catalog_deletions (f->catalog, f->endpoints[i], 0, NULL, 1000, &error);
+        g_autoptr (GArray) due = ecfs_catalog_deletions (f->catalog, f->endpoints[i], &(EcfsDeletionWaits){0}, NULL, 1000, &error);
         g_assert_no_error (error);
         deletions += due->len;
     }
@@ -49,7 +49,7 @@ static void init (Fixture *f)
 static GArray *due (Fixture *f, unsigned endpoint, int64_t grace_ns)
 {
     g_autoptr (GError) error = NULL;
-    GArray *deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[endpoint], grace_ns, NULL, 100, &error);
+    GArray *deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[endpoint], &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 100, &error);
     g_assert_no_error (error);
     return deletions;
 }
@@ -120,7 +120,7 @@ static void test_replace (void)
     g_assert_true (ecfs_uuid_equal (&deletion->object, &first->uuid));
     g_assert_cmpuint (deletion->stripe.index, ==, 5);
     g_assert_cmpuint (deletion->stripe.instance, ==, 1005);
-    g_assert_false (deletion->uncommitted);
+    g_assert_cmpint (deletion->kind, ==, ECFS_DELETION_REMOVED);
     const int64_t both[] = {deletion->id, deletion->id};
     OK (e, ecfs_catalog_deletions_done (f.catalog, both, G_N_ELEMENTS (both), &e));
     OK (e, ecfs_catalog_deletions_done (f.catalog, both, 1, &e));
@@ -297,7 +297,7 @@ static void test_intents (void)
     g_assert_cmpuint (n_due (&f, 2, HOUR_NS), ==, 1);
     g_autoptr (GArray) deletions = due (&f, 7, HOUR_NS);
     g_assert_cmpuint (deletions->len, ==, 1);
-    g_assert_true (g_array_index (deletions, EcfsDeletion, 0).uncommitted);
+    g_assert_cmpint (g_array_index (deletions, EcfsDeletion, 0).kind, ==, ECFS_DELETION_UNCOMMITTED);
     OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e)); /* again: nothing */
     g_assert_cmpint (CODE (e, ecfs_catalog_intent_add (f.catalog, intent, &spare, &e)), ==, ESTALE);
     check_totals (&f);

@@ -48,7 +48,7 @@ static void add_snapshot (Fixture *fixture, uint64_t sequence)
 {
     g_autoptr (GError) error = NULL;
     const EcfsSnapshotRow row = {.epoch = 1, .sequence = sequence, .time_ns = 1, .bytes = 1, .n_copies = 6};
-    g_assert_true (ecfs_catalog_snapshot_add (fixture->archive->catalog, &row, 2, &error));
+    g_assert_true (ecfs_catalog_snapshot_add (fixture->archive->catalog, &row, 2, INT64_MAX, &error));
     g_assert_no_error (error);
 }
 

@@ -16,10 +16,12 @@ int verb_mount (const Verb *verb, int argc, char **argv)
 {
     gboolean foreground = FALSE, debug = FALSE;
     g_auto (GStrv) lists = NULL;
+    g_autofree char *at = NULL;
     const GOptionEntry options[] = {
         {"foreground", 'f', 0, G_OPTION_ARG_NONE, &foreground, "Stay in the foreground, and log to stderr", NULL},
         {"options", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &lists, "ro, allow_other, and others that mount(8) takes",
          "OPTS"},
+        {"at", 0, 0, G_OPTION_ARG_STRING, &at, "The archive as it was then, for reading only", "TIME"},
         {"debug", 'd', 0, G_OPTION_ARG_NONE, &debug, "Print every request; implies -f", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 2, 2);
@@ -30,6 +32,10 @@ int verb_mount (const Verb *verb, int argc, char **argv)
     bool good = true;
     for (char **list = lists; good && list != NULL && *list != NULL; list++)
         good = ecfs_mount_options_add (&mount, *list, false, &error);
+    if (at != NULL) {
+        g_free (mount.at);
+        mount.at = g_steal_pointer (&at);
+    }
     if (good)
         status = ecfs_mount_run (&mount, &error);
     ecfs_mount_options_clear (&mount);

@@ -1,0 +1,25 @@
+/* What the parts of restoring a catalog share. */
+#ifndef ECFS_CATALOG_RESTORE_PRIV_H
+#define ECFS_CATALOG_RESTORE_PRIV_H
+
+#include "catalog/content_priv.h"
+#include "catalog/restore.h"
+
+struct EcfsRestore {
+    EcfsCatalog *catalog;
+    GHashTable *fresh;         /* int64_t numbers of files that had no content yet */
+    GArray *moved;             /* of uint64_t: those that joined or left it in the operation that runs, in order */
+    GHashTable *emptied;       /* int64_t number of a file that lost all content → uint64_t number of the record */
+    const EcfsJournalRow *row; /* that is restored now */
+    uint64_t last_ino;         /* no inode that is there has a higher number */
+    uint64_t directory;        /* where the last name was put: it is one; 0: who knows */
+    EcfsObjectRow *named;      /* that the last extent was of, as it is in the catalog; NULL: who knows */
+    bool exchanges_only;       /* of the records that are restored now */
+    bool has_intents;          /* something may be on its way */
+    EcfsSeal seal;             /* of the object that the next item must be; kind NONE: it may be any */
+    EcfsUuid sealed;           /* valid with seal */
+    bool stands;               /* what the last record sums to is known, … */
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES]; /* … and is this */
+};
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * The archive as it was at a moment: the newest snapshot and the records up to it, and of later ones what says where
+ * content has gone since, as repairs, other codes and packs have moved it.
+ */
+#include "recover/files.h"
+
+bool ecfs_recover_is_then (EcfsRecovering *self, int64_t time_ns)
+{
+    if (self->what->at_ns == 0 || time_ns <= self->what->at_ns)
+        return true;
+    self->earliest_ns = self->earliest_ns == 0 ? time_ns : MIN (self->earliest_ns, time_ns);
+    return false;
+}
+
+/* Clocks may have been set back: what follows something later is later. */
+static guint count_then (EcfsRecovering *self, const GPtrArray *rows)
+{
+    guint n = 0;
+    while (!self->is_past && n < rows->len) {
+        const EcfsJournalRow *row = g_ptr_array_index (rows, n);
+        self->is_past = !ecfs_recover_is_then (self, row->time_ns);
+        if (self->is_past)
+            break;
+        self->then = row->sequence;
+        self->then_ns = MAX (self->then_ns, row->time_ns);
+        n++;
+    }
+    return n;
+}
+
+/* Borrowed rows; g_ptr_array_unref (). */
+static GPtrArray *part_of (const GPtrArray *rows, guint from, guint to)
+{
+    GPtrArray *part = g_ptr_array_new ();
+    for (guint i = from; i < to; i++)
+        g_ptr_array_add (part, g_ptr_array_index (rows, i));
+    return part;
+}
+
+bool ecfs_recover_apply (EcfsRecovering *self, const GPtrArray *rows, GError **error)
+{
+    uint64_t n_unfit = 0;
+    guint n_then = count_then (self, rows);
+    g_autoptr (GPtrArray) then = part_of (rows, 0, n_then), later = part_of (rows, n_then, rows->len);
+    self->sums->n_records += n_then;
+    if (then->len > 0 && !ecfs_restore_records (self->restore, then, &self->sums->n_refused, error))
+        return false;
+    /* Of later records those are left out that are about what was not there yet. */
+    return later->len == 0 || ecfs_restore_exchanges (self->restore, later, &n_unfit, error);
+}
+
+bool ecfs_recover_reached (EcfsRecovering *self, GError **error)
+{
+    if (self->what->at_ns == 0)
+        return true;
+    if (self->then > 0)
+        return ecfs_restore_drop_unnamed (self->restore, error);
+    g_autoptr (GDateTime) first = g_date_time_new_from_unix_local (self->earliest_ns / 1000000000);
+    g_autofree char *text = first == NULL || self->earliest_ns == 0 ? NULL : g_date_time_format (first, "%F %T");
+    return ecfs_fail (error, ENOENT, "nothing is kept of how the archive was then%s%s%s",
+                      text == NULL ? "" : ": what is known of it begins at ", text == NULL ? "" : text,
+                      text == NULL ? "" : " (see history in ecfs.conf)");
+}

@@ -1,0 +1,112 @@
+/*
+ * The archive as it was at a moment: a directory for reading only, made of what the endpoints keep of the journal, which
+ * every verb that reads takes for an archive's. It lies in the archive directory, past-PID-XXXXXX, and goes when the
+ * process ends that made it, or with the next that is made.
+ */
+#include "verbs/past.h"
+
+#include "archive/common.h"
+#include "ecfs/ecfs.h"
+#include "recover/recover.h"
+#include "util/error.h"
+#include "util/units.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define PREFIX "past-"
+
+bool ecfs_past_moment (const char *text, int64_t *ret_ns, GError **error)
+{
+    if (!ecfs_parse_moment (text, ret_ns))
+        return ecfs_fail (error, EINVAL,
+                          "%s: this is no moment: give a date (\"2026-11-25\", \"2026-11-25 14:30\") or how long ago "
+                          "(\"90m\", \"2d\")",
+                          text);
+    return *ret_ns / 1000 <= g_get_real_time () + G_USEC_PER_SEC ||
+           ecfs_fail (error, EINVAL, "%s: this has not come yet", text);
+}
+
+/* What a process has left that ended before it could remove it. */
+static void remove_left (const char *archive)
+{
+    const char *name;
+    g_autoptr (GDir) entries = g_dir_open (archive, 0, NULL);
+    while (entries != NULL && (name = g_dir_read_name (entries)) != NULL) {
+        int pid;
+        if (sscanf (name, PREFIX "%d-", &pid) != 1 || pid <= 0 || kill (pid, 0) == 0 || errno != ESRCH)
+            continue;
+        g_autofree char *path = g_build_filename (archive, name, NULL);
+        ecfs_archive_empty_directory (path, true);
+    }
+}
+
+static void keep_quiet (void *user, const char *text)
+{
+    (void) user;
+    g_info ("%s", text);
+}
+
+static bool go_on (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
+{
+    (void) user;
+    (void) phase;
+    (void) n_done;
+    (void) n_all;
+    return true;
+}
+
+static char *make_directory (const char *archive, GError **error)
+{
+    g_autofree char *name = g_strdup_printf (PREFIX "%d-XXXXXX", (int) getpid ());
+    char *path = g_build_filename (archive, name, NULL);
+    if (g_mkdtemp_full (path, 0700) != NULL)
+        return path;
+    (void) !ecfs_fail (error, errno, "a directory for the past cannot be made in %s: %s", archive, g_strerror (errno));
+    g_free (path);
+    return NULL;
+}
+
+static bool fill (const char *directory, const char *archive_dir, int64_t at_ns, GError **error)
+{
+    static const char *const nothing[] = {NULL};
+    g_autoptr (EcfsArchive) archive = ecfs_archive_open (archive_dir, ECFS_ARCHIVE_READONLY, error);
+    if (archive == NULL)
+        return false;
+    const EcfsRecover what = {.directory = directory,
+                              .config = ecfs_archive_config (archive),
+                              .given = nothing,
+                              .archive = ecfs_catalog_archive (ecfs_archive_catalog (archive)),
+                              .keys = ecfs_archive_keys (archive),
+                              .at_ns = at_ns,
+                              .read_only = true,
+                              .tell = keep_quiet,
+                              .tick = go_on};
+    EcfsRecovered recovered;
+    bool made = ecfs_archive_recover (&what, &recovered, error);
+    ecfs_recovered_clear (&recovered);
+    return made;
+}
+
+char *ecfs_past_open (const char *archive_dir, const char *moment, GError **error)
+{
+    int64_t at_ns;
+    if (!ecfs_past_moment (moment, &at_ns, error))
+        return NULL;
+    remove_left (archive_dir);
+    char *directory = make_directory (archive_dir, error);
+    if (directory == NULL || fill (directory, archive_dir, at_ns, error))
+        return directory;
+    ecfs_past_close (directory);
+    return NULL;
+}
+
+void ecfs_past_close (char *directory)
+{
+    if (directory == NULL)
+        return;
+    ecfs_archive_empty_directory (directory, true);
+    g_free (directory);
+}
