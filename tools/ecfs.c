@@ -19,6 +19,7 @@ static const Verb verbs[] = {
     {"mkdir", "ARCHIVE PATH...", "Makes directories", verb_mkdir},
     {"mv", "ARCHIVE PATH... PATH", "Renames and moves files and directories", verb_mv},
     {"rm", "ARCHIVE PATH...", "Removes files and directories", verb_rm},
+    {"undelete", "ARCHIVE PATH... --at TIME", "Brings back what was deleted or overwritten", verb_undelete},
     {"ls", "ARCHIVE [PATH...]", "Lists names in an archive", verb_ls},
     {"info", "ARCHIVE PATH...", "Shows how files are stored, stripe by stripe", verb_info},
     {"status", "ARCHIVE|MOUNTPOINT", "Shows the state of endpoints, objects and staging", verb_status},

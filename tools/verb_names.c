@@ -1,7 +1,9 @@
-/* cat, rm, mv and mkdir: names in an archive, without a mount of it. */
+/* cat, rm, mv, mkdir and undelete: names in an archive, without a mount of it. */
 #include "tool.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -116,4 +118,39 @@ int verb_mv (const Verb *verb, int argc, char **argv)
     g_autofree char *into = argc > 4 ? g_strconcat (argv[argc - 1], "/", NULL) : NULL;
     target.to = into != NULL ? into : argv[argc - 1];
     return for_each (verb, ECFS_OPEN_WRITE, NULL, argv, argc - 3, move, &target);
+}
+
+int verb_undelete (const Verb *verb, int argc, char **argv)
+{
+    g_autofree char *at = NULL;
+    gboolean keep = FALSE;
+    const GOptionEntry options[] = {
+        TOOL_AT (&at),
+        {"keep", 'k', 0, G_OPTION_ARG_NONE, &keep, "Leave what is there under the same name as it is now", NULL},
+        G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
+    GError *error = NULL;
+    if (at == NULL) {
+        tool_say (verb->name, "--at is missing: when what is to come back was as it should be, \"10m\" (ago) or "
+                              "\"2026-11-25 14:30\"");
+        return TOOL_USAGE;
+    }
+    g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
+    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], ECFS_OPEN_WRITE, &error);
+    if (ecfs == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    int status = TOOL_DONE;
+    uint64_t n_back = 0, n_same = 0;
+    for (int i = 2; i < argc; i++) {
+        ToolTransfer transfer;
+        tool_transfer_begin (&transfer, verb->name);
+        (void) ecfs_undelete (ecfs, words[i], at, keep, &transfer.transfer, &error); /* the error says it */
+        bool invalid = error != NULL && error->code == EINVAL;
+        int result = tool_transfer_end (&transfer, g_steal_pointer (&error));
+        status = MAX (status, invalid ? TOOL_USAGE : result);
+        n_back += transfer.last.n_done - transfer.last.n_current;
+        n_same += transfer.last.n_current;
+    }
+    printf ("%" PRIu64 " files brought back, %" PRIu64 " were as they had been\n", n_back, n_same);
+    return status;
 }

@@ -115,6 +115,23 @@ typedef struct EcfsLogged {
     uint8_t sha256[ECFS_SHA256_SIZE];
 } EcfsLogged;
 
+/* Content that the archive had, as a catalog of then tells it. */
+typedef struct EcfsTakeBack {
+    uint64_t ino;                        /* a regular file without content */
+    const EcfsObjectRow *const *objects; /* with the stripes that are there; endpoints are rows of this catalog */
+    size_t n_objects;
+    const EcfsExtent *extents; /* their object field indexes @objects */
+    size_t n_extents;
+    uint64_t size; /* of the file */
+    /* Whether content can be read from the stripes that an object has; does no I/O, and asks no catalog. */
+    bool (*decodes) (void *user, const EcfsObjectRow *object);
+    void *user;
+} EcfsTakeBack;
+
+/** Makes it the content of a file, and takes what waits for its deletion out of the queue. EIO: too much of it is gone;
+ * ESTALE: an object of that name is another. */
+bool ecfs_catalog_take_back (EcfsCatalog *self, const EcfsTakeBack *what, GError **error);
+
 typedef struct EcfsPublish {
     uint64_t ino;
     const int64_t *intents;              /* n_objects: the intent of each object */

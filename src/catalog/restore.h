@@ -56,6 +56,10 @@ bool ecfs_restore_found (EcfsRestore *self, const EcfsFoundFile *file, GError **
 /** After finish (): another instance of a stripe that an object of the catalog has, with its record. */
 bool ecfs_restore_stripe (EcfsRestore *self, const EcfsUuid *object, const EcfsStripeRow *stripe, GError **error);
 
+/** Likewise: an object does not have a stripe of the catalog's any more. */
+bool ecfs_restore_forget_stripe (EcfsRestore *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
+                                 GError **error);
+
 /** Ends the records: the catalog begins epoch @epoch behind the record @sequence. */
 bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, GError **error);
 

@@ -134,10 +134,13 @@ static const char schema_18[] = "ALTER TABLE objects ADD COLUMN kind INTEGER NOT
                                 "ALTER TABLE extents ADD COLUMN generation INTEGER;"
                                 "CREATE INDEX objects_shared ON objects (kind, id) WHERE kind <> 0;";
 
+/* What waits for its deletion may be taken back, stripe by stripe. Deletions may be of more kinds, too. */
+static const char schema_19[] = "CREATE INDEX deletions_by_object ON deletions (object, idx);";
+
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {
-    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9,
-    schema_10, schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18};
+    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9, schema_10,
+    schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18, schema_19};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

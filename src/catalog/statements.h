@@ -162,6 +162,8 @@
        "AND endpoint = ?)") \
     X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = ? " \
        "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
+    X (DELETION_FIND, "SELECT id, at_once FROM deletions WHERE object = ? AND idx = ? AND instance = ? AND endpoint = ? " \
+       "ORDER BY at_once DESC LIMIT 1") \
     X (DELETION_DOOM, "UPDATE deletions SET at_once = 3 WHERE id = ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (DELETION_DELETE_ALL, "DELETE FROM deletions WHERE id > ?") \

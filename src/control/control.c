@@ -402,6 +402,7 @@ static bool converse (Client *client, JsonObject *request)
     } conversations[] = {{"put", ecfs_control_put},
                          {"recode", ecfs_control_recode},
                          {"drain", ecfs_control_drain},
+                         {"undelete", ecfs_control_undelete},
                          {"repair", ecfs_control_repair}};
     const EcfsControlClient who = asking (client);
     for (size_t i = 0; i < G_N_ELEMENTS (conversations); i++) {

@@ -28,6 +28,7 @@ bool ecfs_control_prune (EcfsArchive *archive, JsonObject *request, JsonObject *
 /** Serves rm, mv and mkdir. */
 bool ecfs_control_names (const EcfsControlClient *client, JsonObject *request, GError **error);
 void ecfs_control_drain (const EcfsControlClient *self, EcfsLines *lines, JsonObject *request);
+void ecfs_control_undelete (const EcfsControlClient *self, EcfsLines *lines, JsonObject *request);
 void ecfs_control_repair (const EcfsControlClient *self, EcfsLines *lines, JsonObject *request);
 
 /* What the mount does in a conversation that tells how far it is. */

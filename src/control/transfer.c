@@ -22,6 +22,7 @@ static bool tell_progress (void *user, const EcfsProgress *progress)
     JsonObject *line = json_object_new ();
     json_object_set_int_member (line, "found", (int64_t) progress->n_found);
     json_object_set_int_member (line, "done", (int64_t) progress->n_done);
+    json_object_set_int_member (line, "current", (int64_t) progress->n_current);
     json_object_set_int_member (line, "failed", (int64_t) progress->n_failed);
     json_object_set_int_member (line, "bytes", (int64_t) progress->bytes_done);
     json_object_set_int_member (line, "wire", (int64_t) progress->wire_bytes);

@@ -201,3 +201,17 @@ bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsO
     }
     return ecfs_codec_decodable (codec, present);
 }
+
+bool ecfs_recover_forget_gone (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object, GError **error)
+{
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        bool is_asked = false;
+        for (size_t j = 0; j < self->n_places; j++)
+            is_asked = is_asked || self->places[j].id == stripe->endpoint;
+        if (is_asked && find_named (self, all, object, stripe) == NULL &&
+            !ecfs_restore_forget_stripe (self->restore, object, stripe, error))
+            return false;
+    }
+    return true;
+}

@@ -44,6 +44,8 @@ static bool check_objects (EcfsRecovering *self, const GArray *all, GError **err
             after = object->id;
             if (!ecfs_recover_is_whole (self, all, object))
                 tell_lost (self, object);
+            if (self->what->at_ns != 0 && !ecfs_recover_forget_gone (self, all, object, error))
+                return false;
         }
         n_checked += objects->len;
         if (!ecfs_recover_tick (self, "looking for stripes", n_checked, totals.n_objects, error))
@@ -281,8 +283,8 @@ static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint 
             continue;
         may = one->is_known || !one->is_over;
         is_known = is_known || one->is_known;
-        self->n_given_up += !one->is_known && one->header.epoch < self->journal_epoch &&
-                            one->header.sequence > self->sums->sequence;
+        self->n_given_up +=
+            !one->is_known && one->header.epoch < self->journal_epoch && one->header.sequence > self->sums->sequence;
         any = any || may;
         EcfsStray *stray = may ? gather_alike (self, told, i, end) : NULL;
         if (stray != NULL && (best == NULL || stray->row->stripes->len > best->row->stripes->len)) {

@@ -95,13 +95,23 @@ static bool read_marker (EcfsRecoverPlace *place, GError **error)
 static bool open_places (EcfsRecovering *self, GError **error)
 {
     const GPtrArray *endpoints = self->what->config->endpoints;
+    g_autoptr (GError) why = NULL;
     self->places = g_new0 (EcfsRecoverPlace, endpoints->len + 1);
     for (guint i = 0; i < endpoints->len; i++)
         if (!open_place (self, g_ptr_array_index (endpoints, i), error))
             return false;
-    for (size_t i = 0; i < self->n_places; i++)
-        if (!read_marker (&self->places[i], error))
-            return false;
+    for (size_t i = self->n_places; i-- > 0;)
+        if (!read_marker (&self->places[i], &why)) {
+            if (!self->what->without_silent) {
+                g_propagate_error (error, g_steal_pointer (&why));
+                return false;
+            }
+            ecfs_recover_tell (self, "endpoint %s is left out: %s", self->places[i].name, why->message);
+            g_clear_error (&why);
+            ecfs_recover_drop_place (self, i);
+        }
+    if (self->n_places == 0)
+        return ecfs_fail (error, ENOTCONN, "none of the endpoints can be asked now");
     if (!ecfs_recover_choose_archive (self, error))
         return false;
     for (size_t i = self->n_places; i-- > 0;)
@@ -511,8 +521,8 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
 {
     bool made = make_keyed_namespace (self, path, error);
     tell_pending (self);
-    if (!made || !ecfs_recover_check_opened (self, error) || !ecfs_recover_reached (self, error) || !ecfs_recover_leave_unknown (self, error) ||
-        !name_places (self, error))
+    if (!made || !ecfs_recover_check_opened (self, error) || !ecfs_recover_reached (self, error) ||
+        !ecfs_recover_leave_unknown (self, error) || !name_places (self, error))
         return false;
     name_doubted (self);
     self->sums->n_known = is_empty (self) ? MAX (self->n_known, self->n_by_markers) : self->n_known;

@@ -24,10 +24,11 @@ typedef struct EcfsRecover {
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;
-    int64_t at_ns;  /* the archive as it was then, since 1970; 0: as it is */
-    bool dry_run;   /* only finds out what would be: nothing stays anywhere */
-    bool read_only; /* changes nothing on any endpoint, and the directory can be read only */
-    bool force;     /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
+    int64_t at_ns;       /* the archive as it was then, since 1970; 0: as it is */
+    bool without_silent; /* endpoints that cannot be asked now are left out; else that is an error */
+    bool dry_run;        /* only finds out what would be: nothing stays anywhere */
+    bool read_only;      /* changes nothing on any endpoint, and the directory can be read only */
+    bool force; /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
     /* Whether to go on although @text; NULL: no. */
     bool (*ask) (void *user, const char *text);
     /* One sentence that the user should know. */

@@ -246,6 +246,9 @@ bool ecfs_recover_read_range (const EcfsRecoverTold *self, uint64_t offset, size
  * @objects (of EcfsObjectRow); reads only where there are several of one. */
 bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtrArray *objects, GError **error);
 
+/** Of the past only what is there is of use: takes the other stripes out of the catalog. */
+bool ecfs_recover_forget_gone (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object, GError **error);
+
 /** After the new epoch began: looks for the stripes of all objects, and for objects that the catalog does not have. */
 bool ecfs_recover_objects (EcfsRecovering *self, GError **error);
 

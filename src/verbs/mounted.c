@@ -1,6 +1,8 @@
-/* recode and drain by the mount that has the archive open: the asking side of conversations that tell how far it is. */
+/* recode, drain and undelete by the mount that has the archive open: the asking side of conversations that tell how far
+ * it is. */
 #include "verbs/drain.h"
 #include "verbs/recode.h"
+#include "verbs/undelete.h"
 #include "verbs/verbs.h"
 #include "wire/wire.h"
 
@@ -19,6 +21,7 @@ static void hear_progress (Asking *self, JsonObject *line)
     EcfsProgress *progress = &self->tally.progress;
     progress->n_found = (uint64_t) ecfs_control_number (line, "found");
     progress->n_done = (uint64_t) ecfs_control_number (line, "done");
+    progress->n_current = (uint64_t) ecfs_control_number (line, "current");
     progress->n_failed = MAX (progress->n_failed, (uint64_t) ecfs_control_number (line, "failed"));
     progress->bytes_done = (uint64_t) ecfs_control_number (line, "bytes");
     self->tally.wire_bytes = (uint64_t) ecfs_control_number (line, "wire");
@@ -112,4 +115,15 @@ bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char 
     else
         json_object_set_boolean_member (request, "seal", TRUE);
     return ask_transfer (archive_dir, request, transfer, "were not recoded", error);
+}
+
+bool ecfs_undelete_mounted (const char *archive_dir, const EcfsUndeleteHere *what, GError **error)
+{
+    JsonObject *request = json_object_new ();
+    g_autofree char *path = ecfs_control_escape (what->path), *past = ecfs_control_escape (what->past);
+    json_object_set_string_member (request, "verb", "undelete");
+    json_object_set_string_member (request, "path", path);
+    json_object_set_string_member (request, "past", past);
+    json_object_set_boolean_member (request, "keep", what->keep);
+    return ask_transfer (archive_dir, request, what->transfer, "were not brought back", error);
 }

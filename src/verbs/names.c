@@ -79,8 +79,7 @@ static bool is_staged (const EcfsNames *self, uint64_t ino)
     return rows == NULL || g_hash_table_contains (rows, &key);
 }
 
-/* A name is new, or leads elsewhere, or nowhere: then @lost may have lost its last. */
-static void tell_changed (const EcfsNames *self, uint64_t parent, const char *name, const EcfsAttr *lost)
+void ecfs_names_changed (const EcfsNames *self, uint64_t parent, const char *name, const EcfsAttr *lost)
 {
     g_autoptr (GError) error = NULL;
     bool is_last = lost->ino != 0 && (lost->nlink == 0 || S_ISDIR (lost->mode));
@@ -98,7 +97,7 @@ static bool remove_name (const EcfsNames *self, uint64_t parent, const char *nam
     bool removed = is_directory ? ecfs_catalog_rmdir (catalog_of (self), parent, name, &lost, error)
                                 : ecfs_catalog_unlink (catalog_of (self), parent, name, &lost, error);
     if (removed)
-        tell_changed (self, parent, name, &lost);
+        ecfs_names_changed (self, parent, name, &lost);
     return removed;
 }
 
@@ -261,8 +260,8 @@ bool ecfs_names_move (const EcfsNames *self, const char *from, const char *to, b
         return ecfs_prefix (error, "%s", from);
     if (!ecfs_catalog_rename (catalog_of (self), old.parent, old.name, new.parent, new.name, flags, &lost, error))
         return ecfs_prefix (error, "%s to %s", from, to);
-    tell_changed (self, old.parent, old.name, &nobody);
-    tell_changed (self, new.parent, new.name, &lost);
+    ecfs_names_changed (self, old.parent, old.name, &nobody);
+    ecfs_names_changed (self, new.parent, new.name, &lost);
     return ecfs_catalog_barrier (catalog_of (self), error);
 }
 
@@ -283,7 +282,7 @@ static bool make_one (const EcfsNames *self, uint64_t parent, const char *name, 
         return false;
     }
     if (made)
-        tell_changed (self, parent, name, &nobody);
+        ecfs_names_changed (self, parent, name, &nobody);
     *ret_ino = attr.ino;
     return true;
 }

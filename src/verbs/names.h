@@ -36,6 +36,9 @@ bool ecfs_names_move (const EcfsNames *self, const char *from, const char *to, b
 /** Makes a directory with the permissions @mode; with @parents also those on the way, and it may be there already. */
 bool ecfs_names_make_directory (const EcfsNames *self, const char *path, uint32_t mode, bool parents, GError **error);
 
+/** A name is new (then the number of @lost is 0), or leads elsewhere, or nowhere; @lost may have lost its last. */
+void ecfs_names_changed (const EcfsNames *self, uint64_t parent, const char *name, const EcfsAttr *lost);
+
 /** Splits a path of the archive into its names, without empty ones and "."; EINVAL for "..". g_strfreev () */
 char **ecfs_names_split (const char *path, GError **error);
 

@@ -1,7 +1,7 @@
 /*
- * The archive as it was at a moment: a directory for reading only, made of what the endpoints keep of the journal, which
- * every verb that reads takes for an archive's. It lies in the archive directory, past-PID-XXXXXX, and goes when the
- * process ends that made it, or with the next that is made.
+ * The archive as it was at a moment: a directory for reading only, made of what the endpoints keep of the journal,
+ * which every verb that reads takes for an archive's. It lies in the archive directory, past-PID-XXXXXX, and goes when
+ * the process ends that made it, or with the next that is made.
  */
 #include "verbs/past.h"
 
@@ -82,6 +82,7 @@ static bool fill (const char *directory, const char *archive_dir, int64_t at_ns,
                               .keys = ecfs_archive_keys (archive),
                               .at_ns = at_ns,
                               .read_only = true,
+                              .without_silent = true,
                               .tell = keep_quiet,
                               .tick = go_on};
     EcfsRecovered recovered;

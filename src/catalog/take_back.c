@@ -1,0 +1,106 @@
+/*
+ * Content that an archive had becomes a file's again. Its objects are in the catalog still, or they were deleted, and
+ * their stripes wait for the deletion: then these are taken out of the queue, in the transaction in which the object
+ * comes back. What is doomed, and so may be gone already, does not come back.
+ */
+#include "catalog/content_priv.h"
+
+#include <inttypes.h>
+#include <sys/stat.h>
+
+/* *ret_state: an EcfsDeletionKind, or -1 where it does not wait: it was given up with the queue, by a recovery. */
+static bool queued_as (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, int64_t *ret_id,
+                       int64_t *ret_kind, GError **error)
+{
+    autoquery *query = QUERY (self, DELETION_FIND, error, UUID (object), INT (stripe->index), INT (stripe->instance),
+                              INT (stripe->endpoint));
+    int found = ecfs_query_step (self, query, error);
+    *ret_kind = -1;
+    if (found == 1) {
+        *ret_id = sqlite3_column_int64 (query, 0);
+        *ret_kind = sqlite3_column_int64 (query, 1);
+    }
+    return found >= 0;
+}
+
+/* The object as it was, with those stripes that may come back, which leave the queue. */
+static EcfsObjectRow *take_stripes (EcfsCatalog *self, const EcfsObjectRow *was, GError **error)
+{
+    g_autoptr (EcfsObjectRow) object = ecfs_object_row_copy (was);
+    for (guint i = object->stripes->len; i-- > 0;) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        int64_t id, kind;
+        if (!queued_as (self, &was->uuid, stripe, &id, &kind, error))
+            return NULL;
+        if (kind == ECFS_DELETION_DOOMED) {
+            g_array_remove_index (object->stripes, i);
+        } else if (kind >= 0) {
+            if (!EXEC (self, DELETION_DELETE, error, INT (id)))
+                return NULL;
+            self->counters.totals.n_deletions--;
+        }
+    }
+    return g_steal_pointer (&object);
+}
+
+static bool bring_object (EcfsCatalog *self, const EcfsTakeBack *what, const EcfsObjectRow *was, int64_t *ret_id,
+                          GError **error)
+{
+    int found;
+    g_autoptr (EcfsObjectRow) there = ecfs_object_find (self, &was->uuid, &found, error);
+    if (found < 0)
+        return false;
+    if (found == 1) {
+        *ret_id = there->id;
+        return (there->kind == was->kind && there->size >= was->size && ecfs_seal_equal (&there->seal, &was->seal)) ||
+               ecfs_fail (error, ESTALE, "its content is another since");
+    }
+    if (!ecfs_object_check (was, error))
+        return false;
+    g_autoptr (EcfsObjectRow) object = take_stripes (self, was, error);
+    if (object == NULL)
+        return false;
+    if (!what->decodes (what->user, object))
+        return ecfs_fail (error, EIO,
+                          "too few of its stripes are left: its deletion has begun, or endpoints lost them");
+    return ecfs_object_insert (self, object, ret_id, error);
+}
+
+static bool bring_extent (EcfsCatalog *self, const EcfsTakeBack *what, const EcfsExtent *extent, int64_t object,
+                          GError **error)
+{
+    const EcfsObjectRow *was = what->objects[extent->object];
+    if (extent->length > was->size || extent->object_offset > was->size - extent->length)
+        return ecfs_fail (error, EBADMSG, "an extent is not within its object");
+    /* It is alive again where its death was noted. */
+    return (was->kind == ECFS_OBJECT_WHOLE ||
+            EXEC (self, OBJECT_ADD_DEAD, error, INT (object), INT (-(int64_t) extent->length))) &&
+           EXEC (self, EXTENT_INSERT, error, INT (what->ino), INT (extent->offset), INT (extent->length), INT (object),
+                 INT (extent->object_offset), extent->has_sha256 ? BLOB (extent->sha256, sizeof extent->sha256) : NONE,
+                 extent->generation != 0 ? INT (extent->generation) : NONE);
+}
+
+static bool take_back (EcfsCatalog *self, const EcfsTakeBack *what, GError **error)
+{
+    Inode inode;
+    g_autofree int64_t *ids = g_new (int64_t, what->n_objects + 1);
+    g_autoptr (GArray) none = ecfs_extents_list (self, what->ino, error);
+    if (none == NULL || !ecfs_inode_get (self, what->ino, &inode, error))
+        return false;
+    if (!S_ISREG (inode.attr.mode) || none->len > 0)
+        return ecfs_fail (error, EINVAL, "inode %" PRIu64 " is no regular file, or has content", what->ino);
+    for (size_t i = 0; i < what->n_objects; i++)
+        if (!bring_object (self, what, what->objects[i], &ids[i], error))
+            return false;
+    for (size_t i = 0; i < what->n_extents; i++)
+        if (!bring_extent (self, what, &what->extents[i], ids[what->extents[i].object], error))
+            return false;
+    inode.attr.size = inode.committed_size = what->size;
+    return ecfs_content_count (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&
+           ecfs_content_journal (self, &inode, error);
+}
+
+bool ecfs_catalog_take_back (EcfsCatalog *self, const EcfsTakeBack *what, GError **error)
+{
+    return CHANGE (self, error, take_back (self, what, error));
+}

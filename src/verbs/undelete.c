@@ -1,0 +1,426 @@
+#include "verbs/undelete.h"
+
+#include "archive/common.h"
+#include "codec/codec.h"
+
+#include <string.h>
+
+#define BATCH 256 /* entries of a directory between two looks at it */
+
+typedef struct Undelete {
+    EcfsArchive *archive;
+    EcfsCatalog *now, *then;
+    const EcfsUndeleteHere *what;
+    EcfsNames names;
+    GHashTable *endpoints; /* int64_t row of then → int64_t row of now */
+    GHashTable *links;     /* uint64_t inode of then that has several names → uint64_t that it came back as */
+    EcfsObjectRow *last;   /* object of then, with rows of now; NULL: none yet */
+    EcfsTally tally;
+} Undelete;
+
+/* A directory that is being gone through. */
+typedef struct Level {
+    uint64_t then, now;
+    int64_t offset; /* of the last entry of then that is done */
+    char *path;     /* owned */
+} Level;
+
+static void level_clear (void *data)
+{
+    Level *self = data;
+    g_free (self->path);
+}
+
+static void failed (Undelete *self, const char *path, GError *error)
+{
+    g_prefix_error (&error, "%s: ", path);
+    ecfs_tally_failed (&self->tally, error);
+}
+
+/* Endpoints and objects */
+
+static bool map_endpoints (Undelete *self, GError **error)
+{
+    g_autoptr (GPtrArray) then = ecfs_catalog_endpoints (self->then, error);
+    g_autoptr (GPtrArray) now = then == NULL ? NULL : ecfs_catalog_endpoints (self->now, error);
+    for (guint i = 0; now != NULL && i < then->len; i++)
+        for (guint j = 0; j < now->len; j++) {
+            const EcfsEndpointRow *a = g_ptr_array_index (then, i), *b = g_ptr_array_index (now, j);
+            if (ecfs_uuid_equal (&a->uuid, &b->uuid))
+                g_hash_table_insert (self->endpoints, g_memdup2 (&a->id, sizeof a->id),
+                                     g_memdup2 (&b->id, sizeof b->id));
+        }
+    return now != NULL;
+}
+
+/* Borrowed until the next; NULL. */
+static const EcfsObjectRow *object_of (Undelete *self, int64_t id, GError **error)
+{
+    if (self->last != NULL && self->last->id == id)
+        return self->last;
+    EcfsObjectRow *object = ecfs_catalog_object (self->then, id, error);
+    for (guint i = object == NULL ? 0 : object->stripes->len; i-- > 0;) {
+        EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        const int64_t *row = g_hash_table_lookup (self->endpoints, &stripe->endpoint);
+        if (row == NULL)
+            g_array_remove_index (object->stripes, i);
+        else
+            stripe->endpoint = *row;
+    }
+    g_clear_pointer (&self->last, ecfs_object_row_free);
+    self->last = object;
+    return object;
+}
+
+static bool decodes (void *user, const EcfsObjectRow *object)
+{
+    const Undelete *self = user;
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, NULL);
+    for (guint i = 0; codec != NULL && i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index < ecfs_codec_n (codec))
+            present[stripe->index] = !ecfs_stripe_lacks (object, stripe, object->size);
+    }
+    return codec != NULL && ecfs_codec_decodable (codec, present);
+}
+
+/* Files */
+
+/* Whether a file of now has the content that one of then had. */
+static bool is_same (Undelete *self, const EcfsAttr *then, uint64_t now_ino, bool *ret_same, GError **error)
+{
+    uint64_t then_size, now_size;
+    *ret_same = false;
+    g_autoptr (GArray) a = ecfs_catalog_content (self->then, then->ino, &then_size, error);
+    g_autoptr (GArray) b = a == NULL ? NULL : ecfs_catalog_content (self->now, now_ino, &now_size, error);
+    if (b == NULL)
+        return false;
+    bool same = a->len == b->len && then_size == now_size;
+    for (guint i = 0; same && i < a->len; i++) {
+        const EcfsExtent *x = &g_array_index (a, EcfsExtent, i), *y = &g_array_index (b, EcfsExtent, i);
+        const EcfsObjectRow *was = object_of (self, x->object, error);
+        g_autoptr (EcfsObjectRow) is = was == NULL ? NULL : ecfs_catalog_object (self->now, y->object, error);
+        if (is == NULL)
+            return false;
+        same = x->offset == y->offset && x->length == y->length && x->object_offset == y->object_offset &&
+               ecfs_uuid_equal (&was->uuid, &is->uuid);
+    }
+    *ret_same = same;
+    return true;
+}
+
+static bool bring_content (Undelete *self, const EcfsAttr *then, uint64_t ino, GError **error)
+{
+    uint64_t size;
+    g_autoptr (GArray) extents = ecfs_catalog_content (self->then, then->ino, &size, error);
+    g_autoptr (GPtrArray) objects = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
+    for (guint i = 0; extents != NULL && i < extents->len; i++) {
+        EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
+        const EcfsObjectRow *object = object_of (self, extent->object, error);
+        guint at = 0;
+        if (object == NULL)
+            return false;
+        while (at < objects->len && ((const EcfsObjectRow *) g_ptr_array_index (objects, at))->id != object->id)
+            at++;
+        if (at == objects->len)
+            g_ptr_array_add (objects, ecfs_object_row_copy (object));
+        extent->object = at;
+    }
+    if (extents == NULL)
+        return false;
+    const EcfsTakeBack back = {.ino = ino,
+                               .objects = (const EcfsObjectRow *const *) (void *) objects->pdata,
+                               .n_objects = objects->len,
+                               .extents = (const EcfsExtent *) (void *) extents->data,
+                               .n_extents = extents->len,
+                               .size = size,
+                               .decodes = decodes,
+                               .user = self};
+    return ecfs_catalog_take_back (self->now, &back, error);
+}
+
+static bool bring_xattrs (Undelete *self, uint64_t then, uint64_t ino, GError **error)
+{
+    g_autoptr (GByteArray) names = ecfs_catalog_listxattr (self->then, then, error);
+    for (guint at = 0; names != NULL && at < names->len; at += (guint) strlen ((const char *) names->data + at) + 1) {
+        const char *name = (const char *) names->data + at;
+        g_autoptr (GByteArray) value = ecfs_catalog_getxattr (self->then, then, name, error);
+        if (value == NULL || !ecfs_catalog_setxattr (self->now, ino, name, value->data, value->len, 0, error))
+            return false;
+    }
+    return names != NULL;
+}
+
+/* All but type, links, size and content. */
+static bool bring_attributes (Undelete *self, const EcfsAttr *then, uint64_t ino, GError **error)
+{
+    g_autofree char *code = NULL;
+    const bool is_link = S_ISLNK (then->mode);
+    const unsigned mask =
+        (is_link ? 0 : ECFS_ATTR_MODE) | ECFS_ATTR_UID | ECFS_ATTR_GID | ECFS_ATTR_ATIME | ECFS_ATTR_MTIME;
+    return bring_xattrs (self, then->ino, ino, error) && ecfs_catalog_get_code (self->then, then->ino, &code, error) &&
+           (code == NULL || ecfs_catalog_set_code (self->now, ino, code, error)) &&
+           ecfs_catalog_setattr (self->now, ino, then, mask, NULL, error);
+}
+
+/* An inode without a name, which is all that one of then was; who does not give it one drops it. */
+static bool make_again (Undelete *self, uint64_t parent, const EcfsAttr *then, uint64_t *ret_ino, GError **error)
+{
+    g_autofree char *target = S_ISLNK (then->mode) ? ecfs_catalog_readlink (self->then, then->ino, error) : NULL;
+    if (S_ISLNK (then->mode) && target == NULL)
+        return false;
+    const EcfsNewInode new = {
+        .mode = then->mode, .uid = then->uid, .gid = then->gid, .rdev = then->rdev, .target = target};
+    EcfsAttr made;
+    if (!ecfs_catalog_make (self->now, parent, NULL, &new, &made, NULL, error))
+        return false;
+    *ret_ino = made.ino;
+    if ((!S_ISREG (then->mode) || bring_content (self, then, made.ino, error)) &&
+        bring_attributes (self, then, made.ino, error))
+        return true;
+    (void) ecfs_catalog_drop (self->now, made.ino, NULL); /* else it goes with the next mount */
+    return false;
+}
+
+/* The inode that has what one of then had, and others' names still or again; 0: there is none. */
+static bool find_again (Undelete *self, const EcfsAttr *then, uint64_t *ret_ino, GError **error)
+{
+    EcfsAttr now;
+    bool same = false;
+    const uint64_t *again = then->nlink > 1 ? g_hash_table_lookup (self->links, &then->ino) : NULL;
+    *ret_ino = again == NULL ? 0 : *again;
+    if (again != NULL || then->nlink < 2 || !ecfs_catalog_getattr (self->now, then->ino, &now, NULL) ||
+        now.nlink == 0 || now.mode != then->mode)
+        return true;
+    if (S_ISREG (then->mode) && !is_same (self, then, now.ino, &same, error))
+        return false;
+    *ret_ino = same ? now.ino : 0;
+    return true;
+}
+
+/* Whether what has the name is to stay: it is the same, or nobody wants it changed. */
+static bool stays (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, bool *ret_stays,
+                   GError **error)
+{
+    EcfsAttr now;
+    GError *why = NULL;
+    *ret_stays = false;
+    if (!ecfs_catalog_lookup (self->now, parent, name, &now, &why)) {
+        bool is_free = ecfs_errno (why) == ENOENT;
+        if (is_free)
+            g_error_free (why);
+        else
+            g_propagate_error (error, why);
+        return is_free;
+    }
+    if (self->what->keep) {
+        *ret_stays = true;
+        return true;
+    }
+    if (S_ISDIR (now.mode))
+        return ecfs_fail (error, EISDIR, "a directory has its name now: move that away");
+    if (now.mode != then->mode || now.uid != then->uid || now.gid != then->gid || now.mtime_ns != then->mtime_ns)
+        return true;
+    if (S_ISREG (then->mode))
+        return is_same (self, then, now.ino, ret_stays, error);
+    if (S_ISLNK (then->mode)) {
+        g_autofree char *is = ecfs_catalog_readlink (self->now, now.ino, error);
+        g_autofree char *was = is == NULL ? NULL : ecfs_catalog_readlink (self->then, then->ino, error);
+        *ret_stays = was != NULL && strcmp (is, was) == 0;
+        return was != NULL;
+    }
+    *ret_stays = now.rdev == then->rdev;
+    return true;
+}
+
+static bool bring_file (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, bool *ret_stayed,
+                        GError **error)
+{
+    uint64_t ino;
+    EcfsAttr lost = {0};
+    if (!stays (self, then, parent, name, ret_stayed, error))
+        return false;
+    if (*ret_stayed)
+        return true;
+    if (!find_again (self, then, &ino, error) || (ino == 0 && !make_again (self, parent, then, &ino, error)) ||
+        !ecfs_catalog_link_over (self->now, ino, parent, name, &lost, error))
+        return false;
+    if (then->nlink > 1)
+        g_hash_table_insert (self->links, g_memdup2 (&then->ino, sizeof then->ino), g_memdup2 (&ino, sizeof ino));
+    ecfs_names_changed (&self->names, parent, name, &lost);
+    return true;
+}
+
+static void bring_name (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, const char *path)
+{
+    GError *why = NULL;
+    bool stayed = false;
+    self->tally.progress.n_found++;
+    if (!bring_file (self, then, parent, name, &stayed, &why)) {
+        failed (self, path, why);
+        return;
+    }
+    self->tally.progress.n_done++;
+    self->tally.progress.n_current += stayed;
+    self->tally.progress.bytes_done += S_ISREG (then->mode) ? then->size : 0;
+}
+
+/* Directories */
+
+/* One that is there stays as it is. */
+static bool bring_directory (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, uint64_t *ret_ino,
+                             bool *ret_made, GError **error)
+{
+    static const EcfsAttr nobody = {.ino = 0};
+    EcfsAttr now;
+    GError *why = NULL;
+    *ret_made = false;
+    if (ecfs_catalog_lookup (self->now, parent, name, &now, &why)) {
+        *ret_ino = now.ino;
+        return S_ISDIR (now.mode) || ecfs_fail (error, ENOTDIR, "something else has its name now: move that away");
+    }
+    if (ecfs_errno (why) != ENOENT) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    g_error_free (why);
+    const EcfsNewInode new = {.mode = then->mode, .uid = then->uid, .gid = then->gid};
+    if (!ecfs_catalog_make (self->now, parent, name, &new, &now, NULL, error))
+        return false;
+    *ret_ino = now.ino;
+    *ret_made = true;
+    ecfs_names_changed (&self->names, parent, name, &nobody);
+    return bring_attributes (self, then, now.ino, error);
+}
+
+static void descend (Undelete *self, GArray *levels, const EcfsAttr *then, uint64_t parent, const char *name,
+                     const char *path)
+{
+    Level level = {.then = then->ino};
+    GError *why = NULL;
+    bool made;
+    if (!bring_directory (self, then, parent, name, &level.now, &made, &why)) {
+        failed (self, path, why);
+        return;
+    }
+    level.path = g_strdup (path);
+    g_array_append_val (levels, level);
+}
+
+/* The next entries of the last level, up to the first directory. *ret_done: there are no more. */
+static bool bring_some (Undelete *self, GArray *levels, bool *ret_done, GError **error)
+{
+    Level level = g_array_index (levels, Level, levels->len - 1);
+    g_autoptr (GPtrArray) entries = ecfs_catalog_readdir (self->then, level.then, level.offset, BATCH, error);
+    if (entries == NULL)
+        return false;
+    *ret_done = entries->len == 0;
+    for (guint i = 0; i < entries->len; i++) {
+        const EcfsDirent *entry = g_ptr_array_index (entries, i);
+        g_autofree char *path = g_strconcat (level.path, "/", entry->name, NULL);
+        g_array_index (levels, Level, levels->len - 1).offset = entry->offset;
+        if (!ecfs_tally_tick (&self->tally))
+            return ecfs_fail (error, ECANCELED, "cancelled");
+        if (S_ISDIR (entry->attr.mode)) {
+            descend (self, levels, &entry->attr, level.now, entry->name, path);
+            return true;
+        }
+        bring_name (self, &entry->attr, level.now, entry->name, path);
+    }
+    return true;
+}
+
+/* What came into a directory has changed its times. */
+static void end_level (Undelete *self, const Level *level)
+{
+    EcfsAttr then;
+    if (ecfs_catalog_getattr (self->then, level->then, &then, NULL) && then.ino != ECFS_ROOT_INO)
+        (void) ecfs_catalog_setattr (self->now, level->now, &then, ECFS_ATTR_MTIME, NULL, NULL); /* a detail */
+    if (self->what->watch != NULL && self->what->watch->changed != NULL)
+        self->what->watch->changed (self->what->watch->user, level->now);
+}
+
+static bool bring_tree (Undelete *self, GArray *levels, GError **error)
+{
+    while (levels->len > 0) {
+        bool done;
+        if (!bring_some (self, levels, &done, error))
+            return false;
+        if (!done)
+            continue;
+        end_level (self, &g_array_index (levels, Level, levels->len - 1));
+        g_array_set_size (levels, levels->len - 1);
+    }
+    return true;
+}
+
+/* Directories on the way to it come back as well. */
+static bool bring_path (Undelete *self, GError **error)
+{
+    g_auto (GStrv) names = ecfs_names_split (self->what->path, error);
+    g_autoptr (GArray) levels = g_array_new (FALSE, FALSE, sizeof (Level));
+    EcfsAttr then = {.ino = ECFS_ROOT_INO};
+    uint64_t now = ECFS_ROOT_INO;
+    bool made;
+    g_array_set_clear_func (levels, level_clear);
+    if (names == NULL)
+        return false;
+    for (char **name = names; *name != NULL; name++) {
+        uint64_t parent = now;
+        if (!ecfs_catalog_lookup (self->then, then.ino, *name, &then, error))
+            return ecfs_prefix (error, "%s: it was not there then", self->what->path);
+        if (!S_ISDIR (then.mode)) {
+            if (name[1] != NULL)
+                return ecfs_fail (error, ENOTDIR, "%s: %s was no directory then", self->what->path, *name);
+            bring_name (self, &then, parent, *name, self->what->path);
+            return true;
+        }
+        if (!bring_directory (self, &then, parent, *name, &now, &made, error))
+            return ecfs_prefix (error, "%s", self->what->path);
+    }
+    const Level level = {
+        .then = then.ino, .now = now, .path = g_strdup (then.ino == ECFS_ROOT_INO ? "" : self->what->path)};
+    g_array_append_val (levels, level);
+    return bring_tree (self, levels, error);
+}
+
+bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error)
+{
+    g_autoptr (EcfsArchive) past = ecfs_archive_open (what->past, ECFS_ARCHIVE_READONLY, error);
+    if (past == NULL)
+        return false;
+    Undelete self = {.archive = archive,
+                     .now = ecfs_archive_catalog (archive),
+                     .then = ecfs_archive_catalog (past),
+                     .what = what,
+                     .names = {.archive = archive, .watch = what->watch},
+                     .endpoints = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
+                     .links = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
+                     .tally = {.transfer = what->transfer}};
+    bool brought = ecfs_uuid_equal (ecfs_catalog_archive (self.now), ecfs_catalog_archive (self.then)) ||
+                   ecfs_fail (error, EINVAL, "%s is of another archive", what->past);
+    brought = brought && map_endpoints (&self, error) && bring_path (&self, error);
+    bool kept = ecfs_catalog_barrier (self.now, brought ? error : NULL);
+    g_clear_pointer (&self.last, ecfs_object_row_free);
+    g_hash_table_unref (self.endpoints);
+    g_hash_table_unref (self.links);
+    ecfs_archive_hurry_repairs (archive); /* some came back with fewer stripes than their code has */
+    return ecfs_tally_end (&self.tally, "were not brought back", brought && kept ? error : NULL) && brought && kept;
+}
+
+bool ecfs_undelete (Ecfs *self, const char *path, const char *moment, bool keep, const EcfsTransferOptions *transfer,
+                    GError **error)
+{
+    const char *directory = ecfs_archive_directory (self->archive);
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    char *past = ecfs_past_open (directory, moment, error);
+    if (past == NULL)
+        return false;
+    const EcfsUndeleteHere what = {.past = past, .path = path, .keep = keep, .transfer = transfer};
+    bool brought = self->mounted ? ecfs_undelete_mounted (directory, &what, error)
+                                 : ecfs_undelete_here (self->archive, &what, error);
+    ecfs_past_close (past);
+    return brought;
+}

@@ -1,0 +1,23 @@
+/*
+ * Bringing back what was deleted or overwritten: by the process that has the archive open for writing, from a catalog
+ * of the past (past.h).
+ */
+#ifndef ECFS_VERBS_UNDELETE_H
+#define ECFS_VERBS_UNDELETE_H
+
+#include "verbs/names.h"
+#include "verbs/verbs.h"
+
+typedef struct EcfsUndeleteHere {
+    const char *past; /* directory of the past */
+    const char *path;
+    bool keep;                           /* what is there under the name of a file of then stays */
+    const EcfsTransferOptions *transfer; /* may be NULL */
+    const EcfsNameWatch *watch;          /* who is to know; NULL: nobody else uses the archive */
+} EcfsUndeleteHere;
+
+/** What a path led to comes back, with all below it. Durable when true. */
+bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error);
+bool ecfs_undelete_mounted (const char *archive_dir, const EcfsUndeleteHere *what, GError **error);
+
+#endif
