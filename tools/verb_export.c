@@ -62,8 +62,7 @@ int verb_export (const Verb *verb, int argc, char **argv)
         return TOOL_USAGE;
     }
     return export_file (verb, words[1], words[2],
-                        (fec ? ECFS_EXPORT_FEC : 0) | (without_keys ? ECFS_EXPORT_WITHOUT_KEYS : 0), output,
-                        at);
+                        (fec ? ECFS_EXPORT_FEC : 0) | (without_keys ? ECFS_EXPORT_WITHOUT_KEYS : 0), output, at);
 }
 
 int verb_fetch (const Verb *verb, int argc, char **argv)

@@ -165,7 +165,8 @@ const EcfsConfigOption ecfs_config_options[] = {
     {.key = "history",
      .values = "0 to 3650d",
      .preset = "0",
-     .help = "how long the past can be shown and brought back; what is deleted or overwritten needs its room until then",
+     .help =
+         "how long the past can be shown and brought back; what is deleted or overwritten needs its room until then",
      .kind = ECFS_OPTION_DURATION,
      FIELD (history_us),
      .max = 3650 * DAY},

@@ -216,7 +216,8 @@ bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const
 {
     for (guint i = 0; i < intent->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (intent->stripes, EcfsStripeRow, i);
-        if (!ecfs_stripes_have (kept, stripe) && !ecfs_deletion_queue (self, &intent->object, stripe, ECFS_DELETION_UNCOMMITTED, error))
+        if (!ecfs_stripes_have (kept, stripe) &&
+            !ecfs_deletion_queue (self, &intent->object, stripe, ECFS_DELETION_UNCOMMITTED, error))
             return false;
     }
     return EXEC (self, INTENT_STRIPE_DELETE_ALL, error, INT (id)) && EXEC (self, INTENT_DELETE, error, INT (id));

@@ -2,8 +2,8 @@
 
 #include "archive/watch.h"
 #include "control/control.h"
-#include "fs/fs_priv.h"
 #include "ecfs/ecfs.h"
+#include "fs/fs_priv.h"
 #include "program/program.h"
 #include "util/io.h"
 

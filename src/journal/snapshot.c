@@ -105,8 +105,8 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
         if (ecfs_snapshot_store (&order, &row, &bad, &why)) {
             for (size_t i = 0; i < order.n_endpoints; i++)
                 ecfs_archive_note_journal (archive, positions[i], false);
-            return ecfs_catalog_snapshot_add (ecfs_archive_catalog (archive), &row, N_GENERATIONS, ecfs_config_history_since (ecfs_archive_config (archive)),
-                                              error);
+            return ecfs_catalog_snapshot_add (ecfs_archive_catalog (archive), &row, N_GENERATIONS,
+                                              ecfs_config_history_since (ecfs_archive_config (archive)), error);
         }
         if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
             g_propagate_error (error, why);
@@ -271,9 +271,11 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (rows == NULL)
         return false;
-    const EcfsSnapshotRow *oldest = rows->len < N_GENERATIONS ? NULL : &g_array_index (rows, EcfsSnapshotRow, rows->len - 1);
+    const EcfsSnapshotRow *oldest =
+        rows->len < N_GENERATIONS ? NULL : &g_array_index (rows, EcfsSnapshotRow, rows->len - 1);
     /* What is before the oldest tells the past: of a catalog that was recovered, what the one before it had. */
-    bool enough = oldest != NULL && is_safe (self, oldest) && oldest->time_ns <= ecfs_config_history_since (ecfs_archive_config (archive));
+    bool enough = oldest != NULL && is_safe (self, oldest) &&
+                  oldest->time_ns <= ecfs_config_history_since (ecfs_archive_config (archive));
     size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);

@@ -154,9 +154,8 @@ static GArray *next_batch (const Sweep *self)
     const EcfsConfig *config = ecfs_archive_config (archive);
     const EcfsDeletionWaits waits = {.removed_ns = MAX (config->deletion_grace_us, config->history_us) * 1000,
                                      .exchanged_ns = config->deletion_grace_us * 1000};
-    g_autoptr (GArray) due =
-        ecfs_catalog_deletions (ecfs_archive_catalog (archive), self->endpoint->id, &waits,
-                                self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
+    g_autoptr (GArray) due = ecfs_catalog_deletions (ecfs_archive_catalog (archive), self->endpoint->id, &waits,
+                                                     self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
     if (due == NULL)
         g_warning ("%s", error->message);
     return due == NULL || due->len == 0 ? NULL : g_steal_pointer (&due);
@@ -166,8 +165,7 @@ static GArray *next_batch (const Sweep *self)
  * was in an object. */
 static bool is_needed (EcfsArchive *archive, const EcfsDeletion *deletion, uint64_t stored)
 {
-    return was_content (deletion) &&
-           (deletion->sequence > stored || ecfs_archive_pinned (archive, &deletion->object));
+    return was_content (deletion) && (deletion->sequence > stored || ecfs_archive_pinned (archive, &deletion->object));
 }
 
 /* The last record of the journal that enough endpoints have; the rest follows soon where something waits for it. */

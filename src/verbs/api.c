@@ -74,7 +74,8 @@ static void hand_over_damage (Ecfs *self)
 {
     g_autoptr (GError) error = NULL;
     g_autoptr (GArray) sightings = ecfs_sightings_take (ecfs_archive_sightings (self->archive));
-    if (self->past != NULL || sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, always, NULL) || sightings->len == 0)
+    if (self->past != NULL || sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, always, NULL) ||
+        sightings->len == 0)
         return;
     unsigned n_queued;
     bool writable = self->writable && !self->mounted;

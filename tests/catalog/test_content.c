@@ -27,7 +27,8 @@ static void check_totals (Fixture *f)
             stripes += g_array_index (object->stripes, EcfsStripeRow, s).size;
     }
     for (size_t i = 0; i < G_N_ELEMENTS (f->endpoints); i++) {
-        g_autoptr (GArray) due = ecfs_catalog_deletions (f->catalog, f->endpoints[i], &(EcfsDeletionWaits){0}, NULL, 1000, &error);
+        g_autoptr (GArray) due =
+            ecfs_catalog_deletions (f->catalog, f->endpoints[i], &(EcfsDeletionWaits){0}, NULL, 1000, &error);
         g_assert_no_error (error);
         deletions += due->len;
     }
@@ -49,7 +50,8 @@ static void init (Fixture *f)
 static GArray *due (Fixture *f, unsigned endpoint, int64_t grace_ns)
 {
     g_autoptr (GError) error = NULL;
-    GArray *deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[endpoint], &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 100, &error);
+    GArray *deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[endpoint],
+                                                &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 100, &error);
     g_assert_no_error (error);
     return deletions;
 }

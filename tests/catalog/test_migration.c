@@ -139,7 +139,8 @@ static char *old_catalog (Fixture *f, int version)
 static guint n_due (Fixture *f, int64_t grace_ns)
 {
     g_autoptr (GError) error = NULL;
-    g_autoptr (GArray) deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[0], &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 100, &error);
+    g_autoptr (GArray) deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[0],
+                                                           &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 100, &error);
     g_assert_no_error (error);
     return deletions->len;
 }
