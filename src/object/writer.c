@@ -354,12 +354,12 @@ static bool is_offer_due (EcfsWriter *self, const Survey *survey)
     return job->at_quorum || self->n_slow_looks >= LATE_LOOKS;
 }
 
-/* Tells once that what is stored suffices. */
-static void offer (EcfsWriter *self, const Survey *survey)
+/* Tells once that what is stored suffices. Returns whether the rest is left: nothing is running any more. */
+static bool offer (EcfsWriter *self, const Survey *survey)
 {
     const EcfsWriterJob *job = self->job;
     if (!is_offer_due (self, survey))
-        return;
+        return false;
     EcfsWriterResult result = {.failures = NULL};
     collect (self, survey->stored, &result);
     self->offered = true;
@@ -373,6 +373,7 @@ static void offer (EcfsWriter *self, const Survey *survey)
     for (unsigned i = 0; i < self->n && rest == ECFS_REST_LEFT; i++)
         if (survey->running[i])
             cut_lane (self, i);
+    return rest == ECFS_REST_LEFT;
 }
 
 static void run_lanes (EcfsWriter *self, GString *failures, EcfsWriterResult *result)
@@ -387,7 +388,8 @@ static void run_lanes (EcfsWriter *self, GString *failures, EcfsWriterResult *re
             continue;
         }
         check_possible (self, &survey, failures);
-        offer (self, &survey);
+        if (offer (self, &survey))
+            continue;
         if (!survey.aborted && survey.settled_us == 0)
             leave_silent (self, &survey);
         if (survey.n_running == 0 && survey.idle) {

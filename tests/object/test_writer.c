@@ -450,6 +450,51 @@ static void test_silent_goes_to_a_spare (void)
     store_clear (&store);
 }
 
+static EcfsRest leave_rest (void *user, const EcfsWriterResult *result)
+{
+    (void) user;
+    (void) result;
+    return ECFS_REST_LEFT;
+}
+
+/* What is stored suffices when one that hangs was looked at twice. While nothing is offered the writer asks for that
+ * once in each of its looks, and from the second on, with lanes that are late only, twice. */
+static bool suffices_late (void *user, const bool *stripes)
+{
+    const Object *object = user;
+    static unsigned n_looks;
+    EcfsEndpointHealth health;
+    unsigned n_stripes = 0;
+    for (unsigned i = 0; i < object->store->n; i++)
+        n_stripes += stripes[i];
+    ecfs_endpoint_health (object->store->endpoints[2], &health);
+    bool suspect = health.suspect;
+    ecfs_endpoint_health_clear (&health);
+    if (n_stripes == object->store->n)
+        return true;
+    n_looks += suspect;
+    return n_looks >= 4;
+}
+
+/* Lanes that are left when enough is stored are not looked at any more, also where they were late by then. */
+static void test_late_ones_are_left_with_the_rest (void)
+{
+    Store store;
+    Object object;
+    store_init (&store, "faulty", "rs:4+2", 0, MEMORY);
+    hang (&store, 2, 3);
+    object_init (&object, &store, 100000, 1 * MIB);
+    object.least = 5;
+    object.job.patient = false;
+    object.job.at_quorum = true;
+    object.job.enough = leave_rest;
+    object.job.possible = suffices_late;
+    write_around (&object, 5);
+    g_assert_false (object.result.stored[2]);
+    object_clear (&object);
+    store_clear (&store);
+}
+
 /* A large stripe is not sent again where it is not needed: that would keep the caller waiting. Only while the others
  * are under way anyway it begins at a spare. */
 static void test_late_and_large_is_left_out (void)
@@ -614,6 +659,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/writer/others-wait-for-who-keeps-up", test_keeping_up);
     g_test_add_data_func ("/writer/late-is-left-out", GSIZE_TO_POINTER (2 * MIB), test_late_is_left_out);
     g_test_add_data_func ("/writer/late-and-small-is-left-out", GSIZE_TO_POINTER (1000), test_late_is_left_out);
+    g_test_add_func ("/writer/late-ones-are-left-with-the-rest", test_late_ones_are_left_with_the_rest);
     g_test_add_func ("/writer/late-goes-to-a-spare", test_late_goes_to_a_spare);
     g_test_add_func ("/writer/silent-goes-to-a-spare-at-once", test_silent_goes_to_a_spare);
     g_test_add_func ("/writer/late-and-large-is-left-out", test_late_and_large_is_left_out);
