@@ -151,7 +151,8 @@ static bool open_shares (EcfsArchive *self, GError **error)
         return true;
     }
     if (self->readonly) {
-        g_warning ("%s", why->message);
+        g_log (G_LOG_DOMAIN, ecfs_archive_check_writable (self, NULL) ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO, "%s",
+               why->message);
         return true;
     }
     if (self->to_destroy)
@@ -273,9 +274,12 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
     if (!self->readonly) {
         ecfs_archive_sign_lock (self, NULL); /* it may have been opened before a fork */
-        if (!check_lineage (self, error) || !ecfs_in_use_begin (self->directory, error))
+        if (!check_lineage (self, error))
             return false;
-        self->in_use = true;
+        self->in_use = ecfs_in_use_begin (self->directory, error);
+        if (self->in_use == NULL)
+            return false;
+        ecfs_catalog_watch_commits (self->catalog, ecfs_in_use_note, self->in_use);
         /* What would be stored is open to everybody, or under a key that ends. */
         if (self->lacks_keys || self->rotates)
             return true;
@@ -348,8 +352,7 @@ void ecfs_archive_close (EcfsArchive *self)
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_close (self->catalog, &error))
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
-    if (self->in_use)
-        ecfs_in_use_end (self->directory);
+    ecfs_in_use_end (self->in_use);
     ecfs_config_free (self->config);
     ecfs_key_shares_free (self->shares);
     g_ptr_array_unref (self->former_shares);

@@ -20,7 +20,7 @@ struct EcfsArchive {
     bool rotates;                   /* another key is about to be active: nothing is stored under this one */
     bool lacks_keys;                /* it has some, which are lost: nothing can be stored */
     int lock_fd;                    /* -1 when readonly; immutable */
-    bool in_use;                    /* the directory says so (in_use.h); between begin and close */
+    struct EcfsInUse *in_use;       /* while it is open for changes (in_use.h); NULL */
     /* Room for ECFS_ENDPOINTS_MAX, filled up to n_endpoints, which grows while the archive is open: what needs the same
      * number twice takes it once. Immutable below that. */
     EcfsArchiveEndpoint *endpoints;

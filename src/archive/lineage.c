@@ -221,7 +221,7 @@ EcfsLineage *ecfs_lineage_new (EcfsArchive *archive)
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
         self->witnesses[i] = (EcfsWitness){.lineage = self, .position = i};
     g_autoptr (GError) copied = NULL;
-    if (!ecfs_in_use_check (archive->directory, &copied) && copied->code == ESTALE) {
+    if (!ecfs_in_use_check (archive->directory, archive->catalog, &copied) && copied->code == ESTALE) {
         self->is_stale = self->is_copy = true;
         self->reason = g_strdup (copied->message);
     }

@@ -122,8 +122,18 @@ static bool commit (EcfsCatalog *self, GError **error)
     self->in_txn = false;
     self->durable_txn = self->txn;
     self->last_group = self->n_waiting;
+    if (self->on_commit != NULL)
+        self->on_commit (self->on_commit_user, self->counters.sequence);
     ecfs_cond_broadcast (&self->committed);
     return true;
+}
+
+void ecfs_catalog_watch_commits (EcfsCatalog *self, void (*committed) (void *user, uint64_t sequence), void *user)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->on_commit = committed;
+    self->on_commit_user = user;
+    ecfs_mutex_unlock (&self->lock);
 }
 
 static void end_reading (EcfsCatalog *self)

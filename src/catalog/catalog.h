@@ -83,6 +83,10 @@ bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error);
 
 const EcfsUuid *ecfs_catalog_archive (const EcfsCatalog *self);
 uint32_t ecfs_catalog_epoch (const EcfsCatalog *self);
+/** From now on @committed is told, with the catalog's lock, up to which sequence number all is on disk; until the
+ * catalog is closed. NULL: nobody is. */
+void ecfs_catalog_watch_commits (EcfsCatalog *self, void (*committed) (void *user, uint64_t sequence), void *user);
+
 /** The last sequence number given out. */
 uint64_t ecfs_catalog_sequence (EcfsCatalog *self);
 

@@ -77,10 +77,12 @@ struct EcfsCatalog {
     unsigned n_waiting;   /* durable callers whose change is made */
     unsigned last_group;  /* n_waiting at the last COMMIT */
     int64_t begun_us;
-    int64_t flush_at_us; /* when the flusher ends in_txn or reading */
-    char *failure;       /* why COMMIT fails, or NULL */
-    int failure_code;    /* its errno; valid with failure */
-    char *refusal;       /* why nothing may change that the journal tells, or NULL */
+    int64_t flush_at_us;                               /* when the flusher ends in_txn or reading */
+    char *failure;                                     /* why COMMIT fails, or NULL */
+    int failure_code;                                  /* its errno; valid with failure */
+    char *refusal;                                     /* why nothing may change that the journal tells, or NULL */
+    void (*on_commit) (void *user, uint64_t sequence); /* NULL: nobody wants to know */
+    void *on_commit_user;
     bool broken;
     bool stopping;
     EcfsCond wake;      /* the flusher: flush_at_us or stopping changed */

@@ -619,8 +619,9 @@ bool ecfs_journal_sender_store (EcfsJournalSender *self, bool (*goes_on) (void *
         ecfs_archive_revive_endpoints (self->archive);
         stored = try_to_store (self, sequence, goes_on, user, &on, &doubt);
     }
+    /* Who asks after a crash is to be told that it is there. */
     if (stored)
-        return true;
+        return ecfs_catalog_barrier (ecfs_archive_catalog (self->archive), error);
     if (!on)
         return ecfs_fail (error, ECANCELED, "the mount ends");
     if (doubt == NULL)

@@ -141,6 +141,11 @@ static bool has_journal (Ecfs *self, GError **error)
         return false;
     if (next_ino == ECFS_ROOT_INO + 1)
         return true;
+    g_autoptr (GError) why = NULL;
+    if (point.stored < point.sequence && !ecfs_archive_confirm_journal (self->archive, &why) && why->code == ESTALE) {
+        g_propagate_error (error, g_steal_pointer (&why)); /* no mount would store them */
+        return false;
+    }
     if (point.stored < point.sequence)
         return ecfs_fail (error, ENOTCONN,
                           "%s has %" PRIu64 " changes that are not in the journal on the endpoints, and is not mounted "
@@ -181,7 +186,9 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **e
     if (failure != NULL)
         g_propagate_error (error, failure);
     /* What a copy lacks a mount of it cannot store either. */
-    return answer != NULL || (failure == NULL && ecfs_in_use_check (ecfs_archive_directory (self->archive), error) &&
-                              nothing_staged (self, paths, quorum, error) && has_journal (self, error) &&
-                              is_mounted_or_need_not (self, flags, error));
+    return answer != NULL ||
+           (failure == NULL &&
+            ecfs_in_use_check (ecfs_archive_directory (self->archive), ecfs_archive_catalog (self->archive), error) &&
+            nothing_staged (self, paths, quorum, error) && has_journal (self, error) &&
+            is_mounted_or_need_not (self, flags, error));
 }

@@ -6,6 +6,7 @@
 #define FUSE_USE_VERSION 31
 #include <fuse_lowlevel.h>
 #include <inttypes.h>
+#include <sys/statvfs.h>
 
 const char *tool_fuse_version (void)
 {
@@ -72,10 +73,13 @@ int verb_umount (const Verb *verb, int argc, char **argv)
     g_autofree char *archive = NULL;
     g_autofree char *directory = tool_archive (argv[1]);
     ToolLeft *left = tool_left_begin (directory);
+    struct statvfs mounted;
+    bool only_read = statvfs (argv[1], &mounted) == 0 && (mounted.f_flag & ST_RDONLY) != 0;
     bool done = ecfs_umount (argv[1], 0, &archive, &error);
     tool_left_end (left);
     if (!done)
         return tool_fail (verb->name, error, TOOL_FAILED);
-    tool_tell_unfinished (verb->name, archive);
+    if (!only_read) /* it had nothing to store */
+        tool_tell_unfinished (verb->name, archive);
     return TOOL_DONE;
 }
