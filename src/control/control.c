@@ -235,9 +235,10 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
 /* What the mount has done is to be seen by who reads the catalog itself. */
 static bool handle_sync (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
-    (void) request; /* it asks for nothing in particular */
-    (void) reply;   /* nothing to tell */
-    return ecfs_catalog_barrier (ecfs_archive_catalog (client->server->archive), error);
+    (void) reply; /* nothing to tell */
+    return ecfs_catalog_barrier (ecfs_archive_catalog (client->server->archive), error) &&
+           (!ecfs_control_flag (request, "journal") ||
+            ecfs_archive_store_journal (client->server->archive, is_wanted, client, error));
 }
 
 static bool mend_marker (EcfsArchive *archive, const char *name, GError **error)

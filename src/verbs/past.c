@@ -10,6 +10,7 @@
 #include "recover/recover.h"
 #include "util/error.h"
 #include "util/units.h"
+#include "wire/wire.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -69,6 +70,20 @@ static char *make_directory (const char *archive, GError **error)
     return NULL;
 }
 
+/* What happened a moment ago is to be told by the endpoints, too. */
+static void store_journal (const char *archive)
+{
+    JsonObject *request = json_object_new ();
+    json_object_set_string_member (request, "verb", "sync");
+    json_object_set_boolean_member (request, "journal", TRUE);
+    g_autoptr (JsonNode) question = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (question, request);
+    g_autoptr (GError) why = NULL;
+    g_autoptr (JsonNode) answer = ecfs_control_call (archive, question, &why);
+    if (answer == NULL && ecfs_errno (why) != ENOTCONN)
+        g_warning ("the last changes may be missing: %s", why->message);
+}
+
 static bool fill (const char *directory, const char *archive_dir, int64_t at_ns, GError **error)
 {
     static const char *const nothing[] = {NULL};
@@ -97,6 +112,7 @@ char *ecfs_past_open (const char *archive_dir, const char *moment, GError **erro
     if (!ecfs_past_moment (moment, &at_ns, error))
         return NULL;
     remove_left (archive_dir);
+    store_journal (archive_dir);
     char *directory = make_directory (archive_dir, error);
     if (directory == NULL || fill (directory, archive_dir, at_ns, error))
         return directory;

@@ -415,6 +415,8 @@ bool ecfs_undelete (Ecfs *self, const char *path, const char *moment, bool keep,
     const char *directory = ecfs_archive_directory (self->archive);
     if (!self->writable)
         return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (!self->mounted && !ecfs_archive_store_journal (self->archive, NULL, NULL, error))
+        return false;
     char *past = ecfs_past_open (directory, moment, error);
     if (past == NULL)
         return false;

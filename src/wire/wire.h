@@ -6,6 +6,7 @@
  *   {"verb":"wait","paths":["/a",...],"quorum":false}          {"ok":true}
  *   {"verb":"status"}                                          {"ok":true,"pid":N,"mountpoint":"...","status":{...}}
  *   {"verb":"sync"}                                            {"ok":true}
+ *   {"verb":"sync","journal":true}                             {"ok":true}     the journal is at the endpoints, too
  *       what the mount did until now can be seen by who reads the catalog
  *   {"verb":"umount","mountpoint":"..."}                       {"ok":true}
  *       stores what is staged, then unmounts; ENOTCONN when the mountpoint is told and is another

@@ -1,0 +1,365 @@
+"""The archive as it was, and what was deleted or overwritten brought back: whatever was moved, repaired or lost since."""
+import os
+import random
+import shutil
+import threading
+import time
+from datetime import datetime
+
+import lab
+import pytest
+from test_logs import FSCK, contents, packing, uuids, write_files
+from test_recover import recover, tree_of
+
+
+def now():
+    """A moment that lies between what was done and what comes."""
+    time.sleep(0.02)
+    moment = datetime.now().isoformat(sep=" ", timespec="microseconds")
+    time.sleep(0.02)
+    return moment
+
+
+@pytest.fixture
+def kept(place, archive):
+    """An archive with a history, in which all that is not kept by that goes at once."""
+    packing(archive, history="1d")
+    archive.configure("archive", deletion_grace="0s")
+    return archive
+
+
+def tree_at(place, archive, moment):
+    return tree_of(place, archive, "-o", f"at={moment}")
+
+
+def undelete(archive, *arguments, check=True):
+    return lab.ecfs("undelete", archive.path, *arguments, check=check)
+
+
+class Writer:
+    """Random changes of a tree, as they come."""
+
+    def __init__(self, root, seed):
+        self.root, self.random, self.n_made = root, random.Random(seed), 0
+
+    def paths(self, wanted):
+        return sorted(path for path in self.root.rglob("*") if wanted(path) and not path.is_symlink())
+
+    def some(self, wanted):
+        found = self.paths(wanted)
+        return self.random.choice(found) if found else None
+
+    def fresh(self):
+        self.n_made += 1
+        directories = [self.root, *self.paths(lambda path: path.is_dir())]
+        return self.random.choice(directories) / f"name-{self.n_made}"
+
+    def size(self):
+        return self.random.choice([0, self.random.randrange(1, 9_000), self.random.randrange(1, 9_000), 70_000])
+
+    def step(self):
+        file, directory = self.some(os.path.isfile), self.some(os.path.isdir)
+        what = self.random.randrange(13)
+        if what < 4 or file is None:
+            self.fresh().write_bytes(self.random.randbytes(self.size()))
+        elif what == 4:
+            file.write_bytes(self.random.randbytes(self.size()))
+        elif what == 5:
+            file.unlink()
+        elif what == 6:
+            file.rename(self.fresh())
+        elif what == 7:
+            with open(file, "r+b") as open_file:
+                open_file.truncate(self.random.randrange(0, file.stat().st_size + 1))
+        elif what == 8:
+            os.link(file, self.fresh())
+        elif what == 9:
+            self.fresh().mkdir()
+        elif what == 10:
+            self.fresh().symlink_to(file.name)
+        elif what == 11:
+            os.setxattr(file, "user.note", self.random.randbytes(20))
+            file.chmod(self.random.choice([0o600, 0o644, 0o755]))
+        elif directory is not None and self.random.randrange(3) == 0:
+            shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_moment_is_shown_as_it_was(place, kept, seed):
+    moments = []
+    mount = place.mount(kept)
+    writer = Writer(mount.path, seed)
+    for round_number in range(10):
+        for _ in range(25):
+            writer.step()
+        kept.await_stored()  # what is rewritten again and again is stored a moment after the close
+        moments.append((now(), lab.describe_tree(mount.path)))
+        if round_number == 3:
+            time.sleep(2.5)  # it is packed, and the logs go
+        elif round_number == 5:
+            lab.ecfs("recode", "--code", "rs:3+3", kept.path, "/")
+        elif round_number == 6:
+            for path in lab.stripe_files(kept.endpoints[0]):
+                if "stripes" in path.parts:
+                    path.unlink()
+            lab.run(FSCK, "-y", kept.path, check=False)
+        elif round_number == 7:
+            mount.kill()
+            mount.start()
+    kept.await_stored()
+    for moment, tree in moments:
+        lab.assert_same_tree(tree, tree_at(place, kept, moment))
+    mount.kill()
+    shutil.rmtree(kept.path)
+    kept.endpoints[1].kill()  # beside the one that lost its stripes: what is only history is not repaired
+    left = [kept.endpoints[0], *kept.endpoints[2:]]
+    for moment, tree in moments[::4]:
+        past, _ = recover(place, left, "--read-only", "--at", moment)
+        lab.assert_same_tree(tree, tree_of(place, past, "-o", "ro"))
+
+
+def test_verbs_that_read_show_the_past(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 5)
+    before = lab.describe_tree(mount.path)
+    kept.await_stored()
+    moment = now()
+    first = (mount.path / "d/file 0000").read_bytes()
+    shutil.rmtree(mount.path / "d")
+    kept.await_stored()
+    listed = lab.ecfs("ls", "-R", "--at", moment, kept.path).stdout.splitlines()
+    assert set(listed) == {"/d", *("/" + path for path in before if path != "d")}
+    lab.ecfs("get", "--at", moment, kept.path, "/d/file 0000", place.path / "one")
+    assert (place.path / "one").read_bytes() == first
+    lab.ecfs("get", "--at", moment, kept.path, "/d", place.path / "got")
+    assert contents(lab.describe_tree(place.path / "got")) == contents(before)
+    assert f"({len(first)} bytes)" in lab.ecfs("info", "--at", moment, kept.path, "/d/file 0000").stdout
+    assert not list(kept.path.glob("past-*"))
+    assert lab.ecfs("cat", "--at", "0s", kept.path, "/d/file 0000", check=False).returncode == 1
+
+
+def test_a_past_that_a_killed_process_left_goes(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 5)
+    kept.await_stored()
+    moment = now()
+    past = place.mount(kept, "-o", f"at={moment}")
+    assert len(list(kept.path.glob("past-*"))) == 1
+    past.kill()
+    lab.ecfs("ls", "--at", moment, kept.path)
+    assert not list(kept.path.glob("past-*"))
+
+
+def test_moments_of_which_nothing_is_kept(place, kept):
+    mount = place.mount(kept)
+    (mount.path / "file").write_bytes(b"content")
+    kept.await_stored()
+    early = lab.ecfs("ls", "--at", "2d", kept.path, check=False)
+    assert early.returncode == 1 and "what is known of it begins at" in early.stderr
+    for text in ("yesterday", "2026-13-01", "", "2200-01-01"):
+        words = [word for endpoint in kept.endpoints for word in ("--endpoint", endpoint.endpoint())]
+        assert lab.ecfs("recover", place.path / "no", "--at", text, *words, check=False).returncode == 2, text
+        assert lab.ecfs("ls", "--at", text, kept.path, check=False).returncode == 2, text
+
+
+def test_what_was_deleted_and_overwritten_comes_back_twice(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 300)
+    write_files(mount.path / "over", 60, seed=1)
+    lab.write_pattern(mount.path / "d/large", 3_000_000)
+    (mount.path / "d/e/f").mkdir(parents=True)
+    (mount.path / "d/e/f/empty").touch()
+    os.link(mount.path / "d/file 0000", mount.path / "d/e/hard link")
+    (mount.path / "d/e/link").symlink_to("../large")
+    os.setxattr(mount.path / "d/large", "user.note", b"kept")
+    (mount.path / "d/e").chmod(0o711)
+    kept.await_stored()
+    before, moment = lab.describe_tree(mount.path), now()
+    n_files = sum(not os.path.isdir(mount.path / path) for path in before)
+    for round_number in range(2):
+        shutil.rmtree(mount.path / "d")
+        write_files(mount.path / "over", 60, seed=2 + round_number)
+        (mount.path / f"new {round_number}").write_bytes(b"new")
+        kept.await_stored()
+        time.sleep(2.5 * (1 - round_number))  # once what is there is packed, and the logs are gone
+        told = undelete(kept, "/", "--at", moment)
+        assert f"{n_files} files brought back" in told.stdout
+        expected = before | {f"new {number}": lab.describe(mount.path / f"new {number}") for number in range(round_number + 1)}
+        lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+    assert undelete(kept, "/", "--at", moment).stdout == f"0 files brought back, {n_files} were as they had been\n"
+    kept.await_stored()
+    mount.umount()
+    assert lab.run(FSCK, "--deep", kept.path, check=False).returncode == 0
+    for endpoint in kept.endpoints[2:4]:
+        endpoint.kill()
+    shutil.rmtree(kept.path)
+    recovered, _ = recover(place, [*kept.endpoints[:2], *kept.endpoints[4:]])
+    lab.assert_same_tree(expected, tree_of(place, recovered))
+
+
+def test_undelete_without_a_mount_and_one_file(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 10)
+    before, moment = lab.describe_tree(mount.path), now()
+    shutil.rmtree(mount.path / "d")
+    kept.await_stored()
+    mount.umount()
+    undelete(kept, "/d/file 0003", "--at", moment)
+    assert contents(tree_of(place, kept)).keys() == {"d/file 0003"}
+    assert undelete(kept, "/d/file 0004", check=False).returncode == 2
+    assert undelete(kept, "/never", "--at", moment, check=False).returncode == 1
+    undelete(kept, "/d", "--at", moment)
+    lab.assert_same_tree(before, tree_of(place, kept))
+
+
+def test_what_is_there_now_can_be_kept(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 4)
+    moment = now()
+    (mount.path / "d/file 0000").write_bytes(b"of now")
+    (mount.path / "d/file 0001").unlink()
+    undelete(kept, "/d", "--at", moment, "--keep")
+    assert (mount.path / "d/file 0000").read_bytes() == b"of now"
+    assert (mount.path / "d/file 0001").exists()
+    (mount.path / "d/file 0002").unlink()
+    (mount.path / "d/file 0002").mkdir()
+    told = undelete(kept, "/d", "--at", moment, check=False)
+    assert told.returncode == 1 and "/d/file 0002" in told.stderr and "directory" in told.stderr
+    assert (mount.path / "d/file 0000").read_bytes() != b"of now"
+
+
+def test_an_undelete_can_be_undone(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 10)
+    first = now()
+    write_files(mount.path / "d", 10, seed=1)
+    second, after = now(), lab.describe_tree(mount.path)
+    undelete(kept, "/d", "--at", first)
+    undelete(kept, "/d", "--at", second)
+    assert contents(lab.describe_tree(mount.path)) == contents(after)
+
+
+def test_stripes_that_were_taken_back_are_never_deleted(place, kept):
+    """The mount deletes what is just old enough while it comes back: each file is whole, or is said to be gone."""
+    kept.configure("archive", history="2s", small_file="0")
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 60)
+    kept.await_stored()
+    before = contents(lab.describe_tree(mount.path))
+    for _ in range(4):
+        moment = now()
+        for path in (mount.path / "d").iterdir():
+            path.unlink()
+            time.sleep(0.01)
+        kept.await_stored()
+        time.sleep(1.2)
+        undelete(kept, "/d", "--at", moment, check=False)
+        lab.forget_mounts()
+        found = contents(lab.describe_tree(mount.path))  # which reads all of them
+        assert found and found.items() <= before.items()
+        time.sleep(2)
+        lab.forget_mounts()
+        assert contents(lab.describe_tree(mount.path)) == found
+        before = found
+    mount.umount()
+    assert lab.run(FSCK, "--deep", kept.path, check=False).returncode in (0, 1)
+
+
+def test_a_mount_that_is_killed_while_things_come_back(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 200)
+    kept.await_stored()
+    before, moment = contents(lab.describe_tree(mount.path)), now()
+    shutil.rmtree(mount.path / "d")
+    kept.await_stored()
+    for pause in (0.02, 0.06, 0.15):
+        thread = threading.Thread(target=undelete, args=(kept, "/d", "--at", moment), kwargs={"check": False})
+        thread.start()
+        time.sleep(pause)
+        mount.kill()
+        thread.join()
+        mount.start()
+        found = contents(lab.describe_tree(mount.path))
+        assert found.items() <= before.items()
+    undelete(kept, "/d", "--at", moment)
+    assert contents(lab.describe_tree(mount.path)) == before
+    mount.umount()
+    assert lab.run(FSCK, "--deep", kept.path, check=False).returncode == 0
+
+
+def test_endpoints_that_are_away_are_left_out(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 20)
+    kept.await_stored()
+    before, moment = lab.describe_tree(mount.path), now()
+    shutil.rmtree(mount.path / "d")
+    kept.await_stored()
+    for endpoint in kept.endpoints[:2]:
+        endpoint.kill()
+    lab.assert_same_tree(before, tree_at(place, kept, moment))
+    undelete(kept, "/d", "--at", moment)
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
+
+
+def test_the_past_outlives_the_machine(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 20)
+    kept.await_stored()
+    before, moment = lab.describe_tree(mount.path), now()
+    shutil.rmtree(mount.path / "d")
+    write_files(mount.path / "e", 20, seed=1)
+    kept.await_stored()
+    mount.kill()
+    shutil.rmtree(kept.path)
+    recovered, _ = recover(place, kept.endpoints)
+    lab.assert_same_tree(before, tree_at(place, recovered, moment))
+    mount = place.mount(recovered)
+    undelete(recovered, "/d", "--at", moment)
+    lab.assert_same_tree(before, {path: facts for path, facts in lab.describe_tree(mount.path).items() if path.startswith("d")})
+    recovered.await_stored()
+    mount.umount()
+    assert lab.run(FSCK, "--deep", recovered.path, check=False).returncode == 0
+
+
+def test_the_archive_becomes_what_it_was(place, kept):
+    """After a thief was there."""
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 50)
+    kept.await_stored()
+    before, moment = lab.describe_tree(mount.path), now()
+    for path in (mount.path / "d").iterdir():
+        path.write_bytes(b"give me money")
+    write_files(mount.path / "more", 20, seed=1)
+    kept.await_stored()
+    mount.kill()
+    shutil.rmtree(kept.path)
+    recovered, _ = recover(place, kept.endpoints, "--at", moment)
+    mount = place.mount(recovered)
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
+    write_files(mount.path / "since", 5, seed=2)
+    after = lab.describe_tree(mount.path)
+    recovered.await_stored()
+    mount.kill()
+    shutil.rmtree(recovered.path)
+    again, _ = recover(place, kept.endpoints)
+    lab.assert_same_tree(after, tree_of(place, again))
+
+
+def test_without_a_history_what_is_old_goes(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 10)
+    kept.await_stored()
+    moment, before = now(), uuids(kept)
+    shutil.rmtree(mount.path / "d")
+    kept.await_stored()
+    time.sleep(3)
+    assert any(path for endpoint in kept.endpoints for path in lab.stripe_files(endpoint)
+               if any(path.name.startswith(uuid.hex()) for uuid in before))
+    mount.umount()
+    kept.configure("archive", history="0")
+    mount = place.mount(kept)
+    lab.until(lambda: not any(path for endpoint in kept.endpoints for path in lab.stripe_files(endpoint)
+                              if "stripes" in path.parts), 30, "all stripes are gone")
+    told = undelete(kept, "/d", "--at", moment, check=False)
+    assert told.returncode == 1 and "too few of its stripes are left" in told.stderr
+    assert list(mount.path.rglob("*")) in ([], [mount.path / "d"])
