@@ -677,6 +677,11 @@ bool ecfs_restore_drop_unnamed (EcfsRestore *self, GError **error)
     return true;
 }
 
+void ecfs_restore_forget_stands (EcfsRestore *self)
+{
+    self->stands = false;
+}
+
 bool ecfs_restore_was_open (EcfsRestore *self, const EcfsUuid *object, bool *ret_open, GError **error)
 {
     int64_t one;

@@ -32,6 +32,9 @@ bool ecfs_restore_drop_unnamed (EcfsRestore *self, GError **error);
  * until the next records. */
 const uint8_t *ecfs_restore_stands (const EcfsRestore *self);
 
+/** Records are missing before those that come next. */
+void ecfs_restore_forget_stands (EcfsRestore *self);
+
 /**
  * Whether an object was on its way when the journal ended: it may have been committed afterwards. Others that the
  * catalog does not have were deleted, or never committed.

@@ -4,6 +4,8 @@
  */
 #include "recover/files.h"
 
+#include <inttypes.h>
+
 bool ecfs_recover_is_then (EcfsRecovering *self, int64_t time_ns)
 {
     if (self->what->at_ns == 0 || time_ns <= self->what->at_ns)
@@ -40,6 +42,10 @@ static GPtrArray *part_of (const GPtrArray *rows, guint from, guint to)
 bool ecfs_recover_apply (EcfsRecovering *self, const GPtrArray *rows, GError **error)
 {
     uint64_t n_unfit = 0;
+    const EcfsJournalRow *first = rows->len == 0 ? NULL : g_ptr_array_index (rows, 0);
+    if (self->is_past && self->earliest_ns == 0 && first != NULL && ecfs_recover_is_then (self, first->time_ns))
+        ecfs_recover_tell (self, "the journal has a gap before that moment: names are as of change %" PRIu64,
+                           self->then);
     guint n_then = count_then (self, rows);
     g_autoptr (GPtrArray) then = part_of (rows, 0, n_then), later = part_of (rows, n_then, rows->len);
     self->sums->n_records += n_then;

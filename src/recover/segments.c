@@ -317,11 +317,31 @@ static void find_next (EcfsRecovering *self, const GPtrArray *segments, uint32_t
     }
 }
 
+/* Where records are missing, as a recovery leaves none of what it did itself, those behind them tell of the past where
+ * content has gone since. Whether there are any. */
+static bool skip_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch)
+{
+    uint64_t first = UINT64_MAX;
+    for (guint i = 0; i < segments->len; i++) {
+        const EcfsRecoverFound *found = segment_at (segments, i);
+        if (!found->useless && found->file.epoch >= epoch && found->file.first > self->sums->sequence)
+            first = MIN (first, found->file.first);
+    }
+    if (first == UINT64_MAX)
+        return false;
+    self->is_past = true;
+    self->sums->sequence = first - 1;
+    ecfs_restore_forget_stands (self->restore);
+    return true;
+}
+
 bool ecfs_recover_segments (EcfsRecovering *self, const GPtrArray *segments, uint32_t *epoch, GError **error)
 {
     for (uint64_t n_applied = 1;; n_applied++) {
         Next next = {.rows = NULL};
         find_next (self, segments, *epoch, &next);
+        if (next.rows == NULL && self->what->at_ns != 0 && skip_gap (self, segments, *epoch))
+            continue;
         if (next.rows == NULL)
             return true;
         g_autoptr (GPtrArray) rows = next.rows;

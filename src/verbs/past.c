@@ -109,12 +109,13 @@ static bool fill (const char *directory, const char *archive_dir, int64_t at_ns,
 char *ecfs_past_open (const char *archive_dir, const char *moment, GError **error)
 {
     int64_t at_ns;
+    g_autofree char *archive = g_canonicalize_filename (archive_dir, NULL); /* who made it may go elsewhere */
     if (!ecfs_past_moment (moment, &at_ns, error))
         return NULL;
-    remove_left (archive_dir);
-    store_journal (archive_dir);
-    char *directory = make_directory (archive_dir, error);
-    if (directory == NULL || fill (directory, archive_dir, at_ns, error))
+    remove_left (archive);
+    store_journal (archive);
+    char *directory = make_directory (archive, error);
+    if (directory == NULL || fill (directory, archive, at_ns, error))
         return directory;
     ecfs_past_close (directory);
     return NULL;

@@ -87,6 +87,21 @@ static bool decodes (void *user, const EcfsObjectRow *object)
 
 /* Files */
 
+/* Whether two extents have the same content, wherever that is now. */
+static bool is_same_part (const EcfsExtent *a, const EcfsObjectRow *in_a, const EcfsExtent *b,
+                          const EcfsObjectRow *in_b)
+{
+    if (a->offset != b->offset || a->length != b->length)
+        return false;
+    if (a->has_sha256 && b->has_sha256)
+        return memcmp (a->sha256, b->sha256, sizeof a->sha256) == 0;
+    if (a->object_offset != b->object_offset)
+        return false;
+    return ecfs_uuid_equal (&in_a->uuid, &in_b->uuid) ||
+           (in_a->has_sha256 && in_b->has_sha256 && in_a->size == in_b->size &&
+            memcmp (in_a->sha256, in_b->sha256, sizeof in_a->sha256) == 0);
+}
+
 /* Whether a file of now has the content that one of then had. */
 static bool is_same (Undelete *self, const EcfsAttr *then, uint64_t now_ino, bool *ret_same, GError **error)
 {
@@ -103,8 +118,7 @@ static bool is_same (Undelete *self, const EcfsAttr *then, uint64_t now_ino, boo
         g_autoptr (EcfsObjectRow) is = was == NULL ? NULL : ecfs_catalog_object (self->now, y->object, error);
         if (is == NULL)
             return false;
-        same = x->offset == y->offset && x->length == y->length && x->object_offset == y->object_offset &&
-               ecfs_uuid_equal (&was->uuid, &is->uuid);
+        same = is_same_part (x, was, y, is);
     }
     *ret_same = same;
     return true;

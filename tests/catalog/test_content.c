@@ -104,6 +104,80 @@ static void test_publish (void)
     fixture_clear (&f);
 }
 
+static bool enough_stripes (void *user, const EcfsObjectRow *object)
+{
+    return object->stripes->len >= GPOINTER_TO_UINT (user);
+}
+
+/* What came back of the object: its size is what the stripes that are left make possible. */
+static int take_back (Fixture *f, const EcfsObjectRow *object, guint n_needed, uint64_t *ret_ino)
+{
+    EcfsAttr attr;
+    const EcfsNewInode new = {.mode = S_IFREG | 0644};
+    const EcfsExtent extent = {.length = object->size};
+    const EcfsObjectRow *objects[] = {object};
+    OK (e, ecfs_catalog_make (f->catalog, ECFS_ROOT_INO, NULL, &new, &attr, NULL, &e));
+    const EcfsTakeBack what = {.ino = attr.ino,
+                               .objects = objects,
+                               .n_objects = 1,
+                               .extents = &extent,
+                               .n_extents = 1,
+                               .size = object->size,
+                               .decodes = enough_stripes,
+                               .user = GUINT_TO_POINTER (n_needed)};
+    *ret_ino = attr.ino;
+    return CODE (e, ecfs_catalog_take_back (f->catalog, &what, &e));
+}
+
+/* What waits for its deletion comes back, but for what is doomed. */
+static void test_take_back (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6), other = new_object (&f, "rs:4+2", 10, 6);
+    publish_one (&f, ino, object);
+    publish_one (&f, ino, other);
+    for (unsigned i = 0; i < 2; i++) {
+        g_autoptr (GArray) deletions = due (&f, i, 0);
+        int64_t ids[] = {g_array_index (deletions, EcfsDeletion, 0).id, 4711};
+        OK (e, ecfs_catalog_deletions_doom (f.catalog, ids, G_N_ELEMENTS (ids), &e));
+        g_assert_cmpint (ids[0], !=, 0);
+        g_assert_cmpint (ids[1], ==, 0);
+        g_assert_cmpuint (n_due (&f, i, HOUR_NS), ==, 1); /* it waits no longer */
+    }
+    fixture_reopen (&f);
+    g_assert_cmpint (take_back (&f, object, 5, &ino), ==, EIO);
+    check_totals (&f);
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 6);
+    g_assert_cmpint (take_back (&f, object, 4, &ino), ==, 0);
+    check_totals (&f);
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 2);
+    g_assert_cmpuint (get_totals (&f).n_not_full, ==, 1);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) extents = ecfs_catalog_extents (f.catalog, ino, &error);
+    g_autoptr (EcfsObjectRow) got =
+        ecfs_catalog_object (f.catalog, g_array_index (extents, EcfsExtent, 0).object, &error);
+    g_assert_no_error (error);
+    g_assert_true (ecfs_uuid_equal (&got->uuid, &object->uuid));
+    g_assert_cmpuint (got->stripes->len, ==, 4);
+    g_assert_cmpuint (g_array_index (got->stripes, EcfsStripeRow, 0).index, ==, 2);
+    /* the same once more is the object that is there; it goes with the last */
+    uint64_t second;
+    g_assert_cmpint (take_back (&f, object, 6, &second), ==, 0);
+    check_totals (&f);
+    OK (e, ecfs_catalog_drop (f.catalog, ino, &e));
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 2);
+    OK (e, ecfs_catalog_drop (f.catalog, second, &e));
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 6);
+    check_totals (&f);
+    /* an object of another key is none of this name */
+    g_assert_cmpint (take_back (&f, object, 4, &ino), ==, 0);
+    object->seal.nonce[0]++;
+    g_assert_cmpint (take_back (&f, object, 4, &second), ==, ESTALE);
+    fixture_clear (&f);
+}
+
 static void test_replace (void)
 {
     Fixture f;
@@ -975,6 +1049,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/what-is-published-is-the-content-of-a-file-that-is-replaced",
                      test_newer_row_of_what_is_published);
     g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);
+    g_test_add_func ("/content/what-waits-for-its-deletion-comes-back", test_take_back);
     g_test_add_func ("/content/free-accepts-nothing", test_free_nothing);
     return g_test_run ();
 }

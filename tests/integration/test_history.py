@@ -8,7 +8,7 @@ from datetime import datetime
 
 import lab
 import pytest
-from test_logs import FSCK, contents, packing, uuids, write_files
+from test_logs import FSCK, LOG, contents, kinds, packing, uuids, write_files
 from test_recover import recover, tree_of
 
 
@@ -319,6 +319,45 @@ def test_the_past_outlives_the_machine(place, kept):
     recovered.await_stored()
     mount.umount()
     assert lab.run(FSCK, "--deep", recovered.path, check=False).returncode == 0
+
+
+def test_what_was_moved_since_a_recovery_is_found(place, kept):
+    mount = place.mount(kept)
+    kept.configure("archive", pack_after="1h")
+    mount.umount()
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 20)
+    kept.await_stored()
+    before, moment = lab.describe_tree(mount.path), now()
+    (mount.path / "d/file 0000").unlink()
+    kept.await_stored()
+    mount.kill()
+    shutil.rmtree(kept.path)
+    recovered, _ = recover(place, kept.endpoints, "--set", "pack_after=1s", "--set", "deletion_grace=0")
+    mount = place.mount(recovered)
+    lab.until(lambda: LOG not in kinds(recovered), 60, "all is packed")
+    recovered.await_stored()
+    lab.assert_same_tree(before, tree_at(place, recovered, moment))
+    for path in lab.stripe_files(kept.endpoints[0]):
+        if "stripes" in path.parts:
+            path.unlink()
+    lab.run(FSCK, "-y", recovered.path, check=False)
+    kept.endpoints[1].kill()
+    kept.endpoints[2].kill()
+    found = tree_at(place, recovered, moment)
+    lab.assert_same_tree({path: facts for path, facts in before.items() if path != "d/file 0000"},
+                         {path: facts for path, facts in found.items() if path != "d/file 0000"})
+
+
+def test_a_past_that_is_mounted_goes_with_the_mount(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 3)
+    kept.await_stored()
+    (place.path / "past").mkdir()
+    lab.run(lab.BUILD / "tools/ecfs", "mount", "--at", "0s", kept.path.name, place.path / "past", cwd=kept.path.parent)
+    assert len(list(kept.path.glob("past-*"))) == 1
+    lab.ecfs("umount", place.path / "past")
+    lab.until(lambda: not list(kept.path.glob("past-*")), 10, "the directory is gone")
 
 
 def test_the_archive_becomes_what_it_was(place, kept):

@@ -38,6 +38,30 @@ static void test_durations (void)
     g_assert_false (ecfs_parse_duration ("s", &us));
 }
 
+static int64_t moment (const char *text)
+{
+    int64_t ns;
+    g_assert_true (ecfs_parse_moment (text, &ns));
+    return ns;
+}
+
+static void test_moments (void)
+{
+    static const char *const bad[] = {"",           "yesterday",  "2026-13-01", "2026-11-25 25:00",
+                                      "1969-12-31", "2300-01-01", "-1d"};
+    const int64_t second = 1000000000, day = 86400 * second, end = second - 1;
+    int64_t ns, now_ns = g_get_real_time () * 1000;
+    g_assert_cmpint (moment ("2001-09-09T01:46:40Z"), ==, 1000000000 * second + end);
+    g_assert_cmpint (moment ("2001-09-09 01:46:40.25Z"), ==, 1000000000 * second + second / 4);
+    g_assert_cmpint (moment ("2001-09-09T03:46:40+02:00"), ==, 1000000000 * second + end);
+    g_assert_cmpint (moment ("2001-09-09 12:30") - moment ("2001-09-09"), ==, 45000 * second);
+    g_assert_cmpint (moment ("2001-09-09 12:30"), ==, moment ("2001-09-09 12:30:00"));
+    g_assert_cmpint (now_ns - moment ("2d"), <=, 2 * day);
+    g_assert_cmpint (now_ns - moment ("2d"), >, 2 * day - 60 * second);
+    for (size_t i = 0; i < G_N_ELEMENTS (bad); i++)
+        g_assert_false (ecfs_parse_moment (bad[i], &ns));
+}
+
 static void test_cursor (void)
 {
     g_autoptr (GByteArray) bytes = g_byte_array_new ();
@@ -143,6 +167,7 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/util/sizes-are-read-as-people-write-them", test_sizes);
     g_test_add_func ("/util/durations-are-read-as-people-write-them", test_durations);
+    g_test_add_func ("/util/moments", test_moments);
     g_test_add_func ("/util/a-cursor-never-leaves-its-buffer", test_cursor);
     g_test_add_func ("/util/errors-carry-errno-and-context", test_errors);
     g_test_add_func ("/util/words-of-others-order-nothing", test_words_of_others);
