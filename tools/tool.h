@@ -29,6 +29,7 @@ int verb_cat (const Verb *verb, int argc, char **argv);
 int verb_rm (const Verb *verb, int argc, char **argv);
 int verb_mv (const Verb *verb, int argc, char **argv);
 int verb_mkdir (const Verb *verb, int argc, char **argv);
+int verb_log (const Verb *verb, int argc, char **argv);
 int verb_undelete (const Verb *verb, int argc, char **argv);
 int verb_destroy (const Verb *verb, int argc, char **argv);
 int verb_ls (const Verb *verb, int argc, char **argv);

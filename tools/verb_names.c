@@ -1,4 +1,4 @@
-/* cat, rm, mv, mkdir and undelete: names in an archive, without a mount of it. */
+/* cat, rm, mv, mkdir, undelete and log: names in an archive, without a mount of it. */
 #include "tool.h"
 
 #include <errno.h>
@@ -130,11 +130,6 @@ int verb_undelete (const Verb *verb, int argc, char **argv)
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
-    if (at == NULL) {
-        tool_say (verb->name, "--at is missing: when what is to come back was as it should be, \"10m\" (ago) or "
-                              "\"2026-11-25 14:30\"");
-        return TOOL_USAGE;
-    }
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
     g_autoptr (Ecfs) ecfs = ecfs_open (words[1], ECFS_OPEN_WRITE, &error);
     if (ecfs == NULL)
@@ -153,4 +148,43 @@ int verb_undelete (const Verb *verb, int argc, char **argv)
     }
     printf ("%" PRIu64 " files brought back, %" PRIu64 " were as they had been\n", n_back, n_same);
     return status;
+}
+
+static void print_version (JsonObject *entry, const char *change)
+{
+    /* Rounded up, so that it shows what it is about where it is given to --at. */
+    const int64_t us = (tool_number (entry, "time_ns") + 999) / 1000;
+    g_autoptr (GDateTime) second = g_date_time_new_from_unix_local (us / 1000000);
+    g_autofree char *time = second == NULL ? g_strdup ("?") : g_date_time_format (second, "%F %T");
+    printf ("%s.%06d  %-8s", time, (int) (us % 1000000), change);
+    if (json_object_has_member (entry, "mode"))
+        printf ("  %06o %5" PRIi64 " %5" PRIi64 " %12" PRIi64 " bytes", (unsigned) tool_number (entry, "mode"),
+                tool_number (entry, "uid"), tool_number (entry, "gid"), tool_number (entry, "size"));
+    putchar ('\n');
+}
+
+int verb_log (const Verb *verb, int argc, char **argv)
+{
+    gboolean json = FALSE;
+    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON array", NULL},
+                                    G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 1, 2);
+    GError *error = NULL;
+    g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
+    g_autofree char *text = ecfs_log (words[1], words[2], &error);
+    if (text == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    if (json) {
+        puts (text);
+        return TOOL_DONE;
+    }
+    g_autoptr (JsonArray) entries = tool_json_array (text);
+    for (guint i = 0; i < json_array_get_length (entries); i++) {
+        JsonObject *entry = json_array_get_object_element (entries, i);
+        print_version (entry, tool_text (entry, "change"));
+    }
+    if (json_array_get_length (entries) > 0)
+        return TOOL_DONE;
+    tool_say (verb->name, "%s: nothing is kept of it", words[2]);
+    return TOOL_FAILED;
 }

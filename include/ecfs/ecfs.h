@@ -593,11 +593,18 @@ void ecfs_past_close (char *directory);
 Ecfs *ecfs_open_at (const char *archive_dir, const char *moment, GError **error);
 
 /**
- * Makes what @path led to, with all below it, what it was at @moment: what was deleted or moved comes back, and what
- * was overwritten gets its content and attributes of then, but for what is there under its name with @keep. What came
- * since stays. Nothing is read or stored for it but the journal, as long as the archive's history goes so far. Durable
- * when true; files that fail (EIO: too little of one is left) do not keep others from it. Of n_done files n_current
- * were as they had been. Blocks.
+ * What became of a path, as far as the archive's history goes: a JSON array of objects, the oldest first, g_free ().
+ * Each has `time_ns` (since 1970; a moment from there on shows it), `change` ("appeared", "written", "changed",
+ * "replaced" by another, "went") and, but for what went, `mode`, `uid`, `gid`, `size` and `mtime_ns`. Blocks.
+ */
+char *ecfs_log (const char *archive_dir, const char *path, GError **error);
+
+/**
+ * Makes what @path led to, with all below it, what it was at @moment (NULL: before it went): what was deleted or moved
+ * comes back, and what was overwritten gets its content and attributes of then, but for what is there under its name
+ * with @keep. What came since stays. Nothing is read or stored for it but the journal, as long as the archive's history
+ * goes so far. Durable when true; files that fail (EIO: too little of one is left) do not keep others from it. Of
+ * n_done files n_current were as they had been. Blocks.
  */
 bool ecfs_undelete (Ecfs *self, const char *path, const char *moment, bool keep, const EcfsTransferOptions *transfer,
                     GError **error);

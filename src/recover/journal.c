@@ -214,6 +214,50 @@ static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const G
     return open_catalog (self, path, error);
 }
 
+/* Makes the catalog of one snapshot, in the place of the one that there is. */
+static bool begin_again (EcfsRecovering *self, const GPtrArray *parts, EcfsRecoverFound *last, const char *path,
+                         bool *ret_made, GError **error)
+{
+    const EcfsRecoverWatch *watch = self->what->watch;
+    ecfs_recover_forget (self, path);
+    *ret_made = false;
+    if (!try_snapshot (self, parts, last, path, ret_made, error))
+        return false;
+    if (!*ret_made)
+        return true;
+    self->sums->has_snapshot = true;
+    self->sums->sequence = last->file.last;
+    return watch->applied (watch->user, self->catalog, NULL, self->sums->time_ns, error);
+}
+
+/* All that is kept, from the oldest on: where records are missing, the next snapshot has what they did. */
+static bool show_past (EcfsRecovering *self, const GPtrArray *parts, const GPtrArray *segments, const char *path,
+                       uint32_t *ret_epoch, GError **error)
+{
+    *ret_epoch = 0;
+    self->sums->sequence = 0;
+    self->what->watch->begin (self->what->watch->user);
+    if (!open_catalog (self, path, error) || !ecfs_recover_segments (self, segments, ret_epoch, error))
+        return false;
+    for (guint i = 0; i < parts->len; i++) {
+        EcfsRecoverFound *last = g_ptr_array_index (parts, i);
+        const uint64_t reached = self->sums->sequence;
+        bool made;
+        if (!last->file.is_last || last->file.epoch > self->epoch || !has_parts (parts, last) ||
+            (last->file.epoch <= *ret_epoch && last->file.last <= reached))
+            continue;
+        if (!begin_again (self, parts, last, path, &made, error))
+            return false;
+        if (made)
+            *ret_epoch = last->file.epoch;
+        else if (!open_catalog (self, path, error)) /* as if nothing were known */
+            return false;
+        if (!ecfs_recover_segments (self, segments, ret_epoch, error))
+            return false;
+    }
+    return true;
+}
+
 static bool search (EcfsRecovering *self, GHashTable *by_name, GError **error)
 {
     for (size_t i = 0; i < self->n_places; i++) {
@@ -395,6 +439,8 @@ bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **erro
     g_autoptr (GPtrArray) parts = of_kind (by_name, ECFS_JOURNAL_SNAPSHOT);
     g_autoptr (GPtrArray) segments = of_kind (by_name, ECFS_JOURNAL_SEGMENT);
     ecfs_recover_end_epochs (self, segments);
+    if (self->what->watch != NULL)
+        return show_past (self, parts, segments, path, epoch, error);
     if (!begin_catalog (self, parts, segments, path, epoch, error) ||
         !ecfs_recover_segments (self, segments, epoch, error))
         return false;

@@ -39,9 +39,27 @@ static GPtrArray *part_of (const GPtrArray *rows, guint from, guint to)
     return part;
 }
 
+/* One by one, as somebody looks at the catalog behind each. */
+static bool apply_watched (EcfsRecovering *self, const GPtrArray *rows, GError **error)
+{
+    const EcfsRecoverWatch *watch = self->what->watch;
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        g_autoptr (GPtrArray) one = part_of (rows, i, i + 1);
+        self->then_ns = MAX (self->then_ns, row->time_ns);
+        if (!ecfs_restore_records (self->restore, one, &self->sums->n_refused, error) ||
+            !watch->applied (watch->user, self->catalog, row, self->then_ns, error))
+            return false;
+    }
+    self->sums->n_records += rows->len;
+    return true;
+}
+
 bool ecfs_recover_apply (EcfsRecovering *self, const GPtrArray *rows, GError **error)
 {
     uint64_t n_unfit = 0;
+    if (self->what->watch != NULL)
+        return apply_watched (self, rows, error);
     const EcfsJournalRow *first = rows->len == 0 ? NULL : g_ptr_array_index (rows, 0);
     if (self->is_past && self->earliest_ns == 0 && first != NULL && ecfs_recover_is_then (self, first->time_ns))
         ecfs_recover_tell (self, "the journal has a gap before that moment: names are as of change %" PRIu64,

@@ -14,6 +14,15 @@
 #include "archive/archive.h"
 #include "archive/key_open.h"
 
+/* Who wants to see all that is kept of an archive's past, in order. */
+typedef struct EcfsRecoverWatch {
+    void (*begin) (void *user); /* what was told before counts no more */
+    /* The catalog is as it was at that time, from there on until it is told again; the record made it so. NULL: all
+     * that was before did. False: @error. */
+    bool (*applied) (void *user, EcfsCatalog *catalog, const EcfsJournalRow *row, int64_t time_ns, GError **error);
+    void *user;
+} EcfsRecoverWatch;
+
 typedef struct EcfsRecover {
     const char *directory;    /* new or empty */
     const EcfsConfig *config; /* its endpoints; and settings, … */
@@ -24,10 +33,11 @@ typedef struct EcfsRecover {
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;
-    int64_t at_ns;       /* the archive as it was then, since 1970; 0: as it is */
-    bool without_silent; /* endpoints that cannot be asked now are left out; else that is an error */
-    bool dry_run;        /* only finds out what would be: nothing stays anywhere */
-    bool read_only;      /* changes nothing on any endpoint, and the directory can be read only */
+    int64_t at_ns;                 /* the archive as it was then, since 1970; 0: as it is */
+    const EcfsRecoverWatch *watch; /* to see the past, with read_only; NULL: nobody does */
+    bool without_silent;           /* endpoints that cannot be asked now are left out; else that is an error */
+    bool dry_run;                  /* only finds out what would be: nothing stays anywhere */
+    bool read_only;                /* changes nothing on any endpoint, and the directory can be read only */
     bool force; /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
     /* Whether to go on although @text; NULL: no. */
     bool (*ask) (void *user, const char *text);

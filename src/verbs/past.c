@@ -84,7 +84,9 @@ static void store_journal (const char *archive)
         g_warning ("the last changes may be missing: %s", why->message);
 }
 
-static bool fill (const char *directory, const char *archive_dir, int64_t at_ns, GError **error)
+/* @watch NULL: none */
+static bool fill (const char *directory, const char *archive_dir, int64_t at_ns, const EcfsRecoverWatch *watch,
+                  GError **error)
 {
     static const char *const nothing[] = {NULL};
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (archive_dir, ECFS_ARCHIVE_READONLY, error);
@@ -96,6 +98,7 @@ static bool fill (const char *directory, const char *archive_dir, int64_t at_ns,
                               .archive = ecfs_catalog_archive (ecfs_archive_catalog (archive)),
                               .keys = ecfs_archive_keys (archive),
                               .at_ns = at_ns,
+                              .watch = watch,
                               .read_only = true,
                               .without_silent = true,
                               .tell = keep_quiet,
@@ -115,7 +118,7 @@ char *ecfs_past_open (const char *archive_dir, const char *moment, GError **erro
     remove_left (archive);
     store_journal (archive);
     char *directory = make_directory (archive, error);
-    if (directory == NULL || fill (directory, archive, at_ns, error))
+    if (directory == NULL || fill (directory, archive, at_ns, NULL, error))
         return directory;
     ecfs_past_close (directory);
     return NULL;
@@ -127,4 +130,100 @@ void ecfs_past_close (char *directory)
         return;
     ecfs_archive_empty_directory (directory, true);
     g_free (directory);
+}
+
+/* What a path led to, over time */
+
+typedef struct Log {
+    const char *path;
+    JsonArray *entries; /* owned until it is handed over */
+    bool is_there;
+    EcfsAttr last; /* valid with is_there */
+} Log;
+
+static const char *change_of (const Log *self, const EcfsAttr *now)
+{
+    if (!self->is_there)
+        return "appeared";
+    if (now->ino != self->last.ino)
+        return "replaced";
+    return now->mtime_ns != self->last.mtime_ns || now->committed_size != self->last.committed_size ? "written"
+                                                                                                    : "changed";
+}
+
+static void add_entry (Log *self, const char *change, int64_t time_ns, const EcfsAttr *attr)
+{
+    JsonObject *entry = json_object_new ();
+    json_object_set_int_member (entry, "time_ns", time_ns);
+    json_object_set_string_member (entry, "change", change);
+    if (attr != NULL) {
+        json_object_set_int_member (entry, "mode", attr->mode);
+        json_object_set_int_member (entry, "uid", attr->uid);
+        json_object_set_int_member (entry, "gid", attr->gid);
+        json_object_set_int_member (entry, "size", (int64_t) attr->committed_size);
+        json_object_set_int_member (entry, "mtime_ns", attr->mtime_ns);
+    }
+    json_array_add_object_element (self->entries, entry);
+}
+
+static bool is_other (const EcfsAttr *a, const EcfsAttr *b)
+{
+    return a->ino != b->ino || a->mode != b->mode || a->uid != b->uid || a->gid != b->gid ||
+           a->committed_size != b->committed_size || a->mtime_ns != b->mtime_ns;
+}
+
+static bool note (void *user, EcfsCatalog *catalog, const EcfsJournalRow *row, int64_t time_ns, GError **error)
+{
+    Log *self = user;
+    EcfsAttr now;
+    GError *why = NULL;
+    (void) row; /* whatever it did */
+    bool is_there = ecfs_catalog_resolve (catalog, self->path, &now, &why);
+    if (!is_there && ecfs_errno (why) != ENOENT && ecfs_errno (why) != ENOTDIR) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    g_clear_error (&why);
+    if (is_there && (!self->is_there || is_other (&now, &self->last)))
+        add_entry (self, change_of (self, &now), time_ns, &now);
+    else if (!is_there && self->is_there)
+        add_entry (self, "went", time_ns, NULL);
+    self->is_there = is_there;
+    if (is_there)
+        self->last = now;
+    return true;
+}
+
+static void forget (void *user)
+{
+    Log *self = user;
+    json_array_unref (self->entries);
+    self->entries = json_array_new ();
+    self->is_there = false;
+}
+
+JsonArray *ecfs_past_log (const char *archive_dir, const char *path, GError **error)
+{
+    Log log = {.path = path, .entries = json_array_new ()};
+    const EcfsRecoverWatch watch = {.begin = forget, .applied = note, .user = &log};
+    g_autofree char *archive = g_canonicalize_filename (archive_dir, NULL);
+    remove_left (archive);
+    store_journal (archive);
+    char *directory = make_directory (archive, error);
+    bool filled = directory != NULL && fill (directory, archive, 0, &watch, error);
+    ecfs_past_close (directory);
+    if (filled)
+        return log.entries;
+    json_array_unref (log.entries);
+    return NULL;
+}
+
+char *ecfs_log (const char *archive_dir, const char *path, GError **error)
+{
+    JsonArray *entries = ecfs_past_log (archive_dir, path, error);
+    if (entries == NULL)
+        return NULL;
+    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_ARRAY);
+    json_node_take_array (node, entries);
+    return json_to_string (node, TRUE);
 }

@@ -2,11 +2,14 @@
 #ifndef ECFS_VERBS_PAST_H
 #define ECFS_VERBS_PAST_H
 
-#include <glib.h>
+#include <json-glib/json-glib.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /** What ecfs_parse_moment () makes of it; EINVAL, also of what has not come yet. */
 bool ecfs_past_moment (const char *text, int64_t *ret_ns, GError **error);
+
+/** What became of a path, as ecfs_log () tells it; json_array_unref (). */
+JsonArray *ecfs_past_log (const char *archive_dir, const char *path, GError **error);
 
 #endif

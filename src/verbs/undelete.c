@@ -2,6 +2,7 @@
 
 #include "archive/common.h"
 #include "codec/codec.h"
+#include "verbs/past.h"
 
 #include <string.h>
 
@@ -423,14 +424,40 @@ bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GEr
     return ecfs_tally_end (&self.tally, "were not brought back", brought && kept ? error : NULL) && brought && kept;
 }
 
-bool ecfs_undelete (Ecfs *self, const char *path, const char *moment, bool keep, const EcfsTransferOptions *transfer,
-                    GError **error)
+/* Just before the path went the last time; g_free (). ENOENT: nothing is known of it, EEXIST: it is there. */
+static char *moment_before (const char *directory, const char *path, GError **error)
+{
+    g_autoptr (JsonArray) entries = ecfs_past_log (directory, path, error);
+    guint n_entries = entries == NULL ? 0 : json_array_get_length (entries);
+    if (entries == NULL)
+        return NULL;
+    JsonObject *last = n_entries == 0 ? NULL : json_array_get_object_element (entries, n_entries - 1);
+    if (last == NULL || strcmp (json_object_get_string_member (last, "change"), "went") != 0) {
+        (void) !ecfs_fail (error, last == NULL ? ENOENT : EEXIST,
+                           last == NULL ? "%s: nothing is kept of it"
+                                        : "%s is there: say with --at of when it is to be; 'ecfs log' tells its past",
+                           path);
+        return NULL;
+    }
+    JsonObject *was = n_entries < 2 ? NULL : json_array_get_object_element (entries, n_entries - 2);
+    if (was != NULL && json_object_has_member (was, "mode") &&
+        S_ISDIR ((mode_t) json_object_get_int_member (was, "mode"))) { /* file by file, as rm -r does */
+        (void) !ecfs_fail (error, EISDIR,
+                           "%s was a directory, and what was in it went before it did: say with --at of when it is to "
+                           "be; 'ecfs log' tells when it went",
+                           path);
+        return NULL;
+    }
+    int64_t before_us = (json_object_get_int_member (last, "time_ns") - 1) / 1000;
+    g_autoptr (GDateTime) second = g_date_time_new_from_unix_utc (before_us / G_USEC_PER_SEC);
+    g_autofree char *text = g_date_time_format (second, "%FT%T");
+    return g_strdup_printf ("%s.%06dZ", text, (int) (before_us % G_USEC_PER_SEC));
+}
+
+static bool bring_back (Ecfs *self, const char *path, const char *moment, bool keep,
+                        const EcfsTransferOptions *transfer, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
-    if (!self->mounted && !ecfs_archive_store_journal (self->archive, NULL, NULL, error))
-        return false;
     char *past = ecfs_past_open (directory, moment, error);
     if (past == NULL)
         return false;
@@ -439,4 +466,17 @@ bool ecfs_undelete (Ecfs *self, const char *path, const char *moment, bool keep,
                                  : ecfs_undelete_here (self->archive, &what, error);
     ecfs_past_close (past);
     return brought;
+}
+
+bool ecfs_undelete (Ecfs *self, const char *path, const char *moment, bool keep, const EcfsTransferOptions *transfer,
+                    GError **error)
+{
+    const char *directory = ecfs_archive_directory (self->archive);
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (!self->mounted && !ecfs_archive_store_journal (self->archive, NULL, NULL, error))
+        return false;
+    g_autofree char *before = moment != NULL ? NULL : moment_before (directory, path, error);
+    return (moment != NULL || before != NULL) &&
+           bring_back (self, path, moment != NULL ? moment : before, keep, transfer, error);
 }

@@ -1,4 +1,5 @@
 """The archive as it was, and what was deleted or overwritten brought back: whatever was moved, repaired or lost since."""
+import json
 import os
 import random
 import shutil
@@ -206,10 +207,64 @@ def test_undelete_without_a_mount_and_one_file(place, kept):
     mount.umount()
     undelete(kept, "/d/file 0003", "--at", moment)
     assert contents(tree_of(place, kept)).keys() == {"d/file 0003"}
-    assert undelete(kept, "/d/file 0004", check=False).returncode == 2
+    undelete(kept, "/d/file 0004")
+    assert contents(tree_of(place, kept)).keys() == {"d/file 0003", "d/file 0004"}
     assert undelete(kept, "/never", "--at", moment, check=False).returncode == 1
     undelete(kept, "/d", "--at", moment)
     lab.assert_same_tree(before, tree_of(place, kept))
+
+
+def versions(archive, path):
+    return json.loads(lab.ecfs("log", archive.path, path, "--json").stdout)
+
+
+def test_the_log_of_a_file_tells_moments_that_show_it(place, kept):
+    mount = place.mount(kept)
+    file = mount.path / "d/file"
+    file.parent.mkdir()
+    written = []
+    for number in range(4):
+        written.append(f"version {number}".encode() * (number + 1))
+        (mount.path / "temporary").write_bytes(written[-1])
+        (mount.path / "temporary").rename(file)
+        if number == 1:
+            kept.await_stored()
+    file.chmod(0o600)
+    file.unlink()
+    told = versions(kept, "/d/file")
+    assert [entry["change"] for entry in told] == ["appeared", "replaced", "replaced", "replaced", "changed", "went"]
+    assert [entry["size"] for entry in told[:4]] == [len(content) for content in written]
+    times = [line[:26] for line in lab.ecfs("log", kept.path, "/d/file").stdout.splitlines()]
+    assert times == sorted(times)
+    for content, time_of in zip(written, times):
+        lab.ecfs("get", "--at", time_of, kept.path, "/d/file", place.path / "got")
+        assert (place.path / "got").read_bytes() == content
+        (place.path / "got").unlink()
+    undelete(kept, "/d/file")
+    assert file.read_bytes() == written[-1] and file.stat().st_mode & 0o777 == 0o600
+    failed = undelete(kept, "/d/file", check=False)
+    assert failed.returncode == 1 and "'ecfs log'" in failed.stderr
+    shutil.rmtree(mount.path / "d")
+    failed = undelete(kept, "/d", check=False)
+    assert failed.returncode == 1 and "was a directory" in failed.stderr
+    assert lab.ecfs("log", kept.path, "/never", check=False).returncode == 1
+
+
+def test_the_log_goes_on_over_a_recovery(place, kept):
+    mount = place.mount(kept)
+    (mount.path / "file").write_bytes(b"before")
+    kept.await_stored()
+    mount.kill()
+    shutil.rmtree(kept.path)
+    recovered, _ = recover(place, kept.endpoints)
+    mount = place.mount(recovered)
+    (mount.path / "new").write_bytes(b"after it")
+    (mount.path / "new").rename(mount.path / "file")
+    (mount.path / "file").unlink()
+    told = versions(recovered, "/file")
+    assert [entry["change"] for entry in told][-2:] == ["replaced", "went"] and told[0]["change"] == "appeared"
+    undelete(recovered, "/file")
+    assert (mount.path / "file").read_bytes() == b"after it"
 
 
 def test_what_is_there_now_can_be_kept(place, kept):
