@@ -163,8 +163,13 @@ void ecfs_archive_remove_salvage (EcfsEndpoint *endpoint);
 
 /** What an archive directory has beside catalog and configuration. */
 bool ecfs_archive_make_directories (const char *directory, GError **error);
-/** Makes an archive directory, or takes one that is empty; *ret_lock keeps others from doing so meanwhile. */
+/* What a recovery that has not ended leaves in its directory. */
+#define ECFS_RECOVERING_NAME "recovering"
+/** For a recovery: makes an archive directory, or takes one that is empty, or that another has left which was killed;
+ * *ret_lock keeps others from doing so meanwhile. */
 bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *ret_made, GError **error);
+/** It has all that it needs. */
+void ecfs_archive_end_directory (const char *directory);
 /** Takes out what was begun in it, and it, when it was @made. */
 void ecfs_archive_empty_directory (const char *directory, bool made);
 

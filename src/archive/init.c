@@ -416,7 +416,8 @@ static void remove_files (const char *directory, bool all)
     const char *name;
     while (listing != NULL && (name = g_dir_read_name (listing)) != NULL) {
         g_autofree char *path = g_build_filename (directory, name, NULL);
-        if (is_temporary (name) || (all && (is_of_init (name) || strcmp (name, ECFS_CONFIG_NAME) == 0)))
+        if (is_temporary (name) || (all && (is_of_init (name) || strcmp (name, ECFS_CONFIG_NAME) == 0 ||
+                                            strcmp (name, ECFS_RECOVERING_NAME) == 0)))
             (void) remove (path); /* what stays does no harm, or the error is known already */
     }
 }
@@ -427,8 +428,9 @@ bool ecfs_archive_has_config (const char *directory)
     return access (path, F_OK) == 0;
 }
 
-/* Whether the directory is empty, or as an init left it that was killed; with its lock held. */
-static bool examine_directory (const char *directory, bool *ret_begun, GError **error)
+/* Whether the directory is empty, or as an init left it that was killed, or a recovery where @recovers; with its lock
+ * held. */
+static bool examine_directory (const char *directory, bool recovers, bool *ret_begun, GError **error)
 {
     *ret_begun = false;
     g_autoptr (GError) reason = NULL;
@@ -437,7 +439,7 @@ static bool examine_directory (const char *directory, bool *ret_begun, GError **
         return ecfs_fail (error, ENOTDIR, "%s: %s", directory, reason->message);
     const char *name;
     while ((name = g_dir_read_name (listing)) != NULL) {
-        if (!is_of_init (name))
+        if (!is_of_init (name) && (!recovers || strcmp (name, ECFS_RECOVERING_NAME) != 0))
             return ecfs_archive_has_config (directory)
                        ? ecfs_fail (error, ENOTEMPTY, "%s is an archive already: 'ecfs status' shows its state",
                                     directory)
@@ -583,10 +585,21 @@ bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *r
     bool begun;
     if (!make_directory (directory, ret_made, error))
         return false;
-    if (!lock_directory (directory, ret_lock, error) || !examine_directory (directory, &begun, error) ||
+    if (!lock_directory (directory, ret_lock, error) || !examine_directory (directory, true, &begun, error) ||
         !own_directory (directory, *ret_lock, error))
         return false;
-    return !begun || ecfs_fail (error, ENOTEMPTY, "%s is not empty: recover into a new or empty directory", directory);
+    g_autofree char *mark = g_build_filename (directory, ECFS_RECOVERING_NAME, NULL);
+    if (begun && !ecfs_archive_has_config (directory) && access (mark, F_OK) == 0)
+        remove_files (directory, true); /* it was killed, and nothing of it is anybody's */
+    else if (begun)
+        return ecfs_fail (error, ENOTEMPTY, "%s is not empty: recover into a new or empty directory", directory);
+    return ecfs_replace_file (mark, "", 0, 0600, error);
+}
+
+void ecfs_archive_end_directory (const char *directory)
+{
+    g_autofree char *mark = g_build_filename (directory, ECFS_RECOVERING_NAME, NULL);
+    (void) unlink (mark); /* beside ecfs.conf it means nothing */
 }
 
 void ecfs_archive_empty_directory (const char *directory, bool made)
@@ -608,7 +621,7 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKee
     if (!make_directory (directory, &made, error))
         return false;
     ecfs_autofd lock = -1;
-    if (!lock_directory (directory, &lock, error) || !examine_directory (directory, &begun, error) ||
+    if (!lock_directory (directory, &lock, error) || !examine_directory (directory, false, &begun, error) ||
         !own_directory (directory, lock, error))
         return false;
     guint n_marked = 0;

@@ -797,8 +797,10 @@ bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered
     ecfs_autofd lock = -1;
     if (!ecfs_archive_begin_directory (what->directory, &lock, &made, error))
         return false;
-    if (recover_into (&self, error))
+    if (recover_into (&self, error)) {
+        ecfs_archive_end_directory (what->directory);
         return true;
+    }
     ecfs_archive_empty_directory (what->directory, made);
     return false;
 }

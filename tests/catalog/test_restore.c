@@ -278,6 +278,22 @@ static uint64_t restore (Fixture *f, const GPtrArray *rows, uint32_t epoch, uint
     return n_refused;
 }
 
+/* The catalog as it was behind @n of the records, with what the others say of where content is since. */
+static void restore_past (Fixture *f, const GPtrArray *rows, guint n)
+{
+    uint64_t n_refused = 0, n_unfinished;
+    g_autoptr (GPtrArray) then = g_ptr_array_new (), since = g_ptr_array_new ();
+    for (guint i = 0; i < rows->len; i++)
+        g_ptr_array_add (i < n ? then : since, g_ptr_array_index (rows, i));
+    fixture_init (f);
+    g_autoptr (EcfsRestore) restore = ecfs_restore_new (f->catalog);
+    OK (e, ecfs_restore_records (restore, then, &n_refused, &e));
+    OK (e, ecfs_restore_exchanges (restore, since, &n_refused, &e));
+    OK (e, ecfs_restore_drop_unnamed (restore, &e));
+    OK (e, ecfs_restore_finish (restore, 2, 5000, &e));
+    OK (e, ecfs_restore_end (restore, &n_unfinished, &e));
+}
+
 /* Cases */
 
 static void check_restored (Fixture *f, const GPtrArray *rows)
@@ -678,6 +694,9 @@ static void test_hostile (void)
         }
         (void) restore (&again, rows, 2, 5000); /* it may take all of them */
         (void) count_problems (&again);         /* any, but SQLite's */
+        fixture_clear (&again);
+        restore_past (&again, rows, (guint) g_test_rand_int_range (0, (gint32) rows->len + 1));
+        (void) count_problems (&again);
         fixture_clear (&again);
     }
     fixture_clear (&f);

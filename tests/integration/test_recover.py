@@ -3,8 +3,9 @@ import errno
 import json
 import os
 import shutil
-import subprocess
 import sqlite3
+import subprocess
+import time
 
 import lab
 import pytest
@@ -557,3 +558,52 @@ def test_no_endpoint_says_of_itself_what_it_is(place):
     shutil.rmtree(archive.path)
     again, _ = recover(place, endpoints)
     assert states_of(again)[NAMES[0]] == "distrusted"
+
+
+def test_what_a_recovery_left_that_was_killed_is_no_archive(place, archive):
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(b"content")
+    archive.await_stored()
+    mount.umount()
+    left = place.path / f"recovered-{next(place.numbers) + 1}"
+    (left / "staging").mkdir(parents=True)
+    for name in ("recovering", "catalog.sqlite", "catalog.sqlite-wal", "key"):
+        (left / name).write_bytes(b"half")
+    recovered, _ = recover(place, archive.endpoints)
+    assert recovered.path == left
+    assert contents_of(place, recovered) == {"file"}
+    (recovered.path / "recovering").touch()  # it ended, and the machine before it could say so
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    assert "is an archive already" in lab.ecfs("recover", left, "--force", *words, check=False).stderr
+    assert contents_of(place, recovered) == {"file"}
+
+
+def contents_of(place, archive):
+    return set(tree_of(place, archive))
+
+
+@pytest.mark.nightly
+def test_a_recovery_that_was_killed_can_be_repeated_in_its_directory(place, archive):
+    """At any of its steps, by the same command."""
+    mount = place.mount(archive)
+    for number in range(20):
+        lab.write_pattern(mount.path / f"file {number}", 3_000 * number, number)
+    expected = lab.describe_tree(mount.path)
+    archive.await_stored()
+    mount.kill()
+    shutil.rmtree(archive.path)
+    path = place.path / "again"
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    n_killed = 0
+    for pause in (0.01, 0.03, 0.05, 0.07, 0.09):
+        with subprocess.Popen([lab.BUILD / "tools/ecfs", "recover", path, "--force", *words],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as recovering:
+            time.sleep(pause)
+            recovering.kill()
+        n_killed += (path / "recovering").exists()
+        if (path / "ecfs.conf").exists():
+            shutil.rmtree(path)
+    assert n_killed > 0
+    lab.until(lambda: lab.ecfs("recover", path, "--force", *words, check=False).returncode == 0, 120, "it is recovered", 1)
+    assert not (path / "recovering").exists()
+    lab.assert_same_tree(expected, tree_of(place, lab.Archive(path, archive.endpoints)))
