@@ -297,6 +297,7 @@ static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray 
     json_object_set_int_member (status, "content_bytes", (int64_t) totals.content_bytes);
     json_object_set_int_member (status, "stripe_bytes", (int64_t) totals.stripe_bytes);
     json_object_set_int_member (status, "deletions", (int64_t) totals.n_deletions);
+    json_object_set_int_member (status, "history", ecfs_archive_config (archive)->history_us / G_USEC_PER_SEC);
     JsonObject *objects = json_object_new ();
     json_object_set_int_member (objects, "full", (int64_t) sum.n_full);
     json_object_set_int_member (objects, "degraded", (int64_t) sum.n_degraded);
@@ -470,7 +471,8 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
 /* When the last of the stripes that wait for their deletion is due; seconds since 1970. */
 static int64_t retained_until (const EcfsArchive *archive, const EcfsOpenTotals *totals)
 {
-    int64_t left_us = ecfs_archive_config (archive)->deletion_grace_us - totals->newest_ns / 1000;
+    const EcfsConfig *config = ecfs_archive_config (archive);
+    int64_t left_us = MAX (config->deletion_grace_us, config->history_us) - totals->newest_ns / 1000;
     return (g_get_real_time () + MAX (left_us, 0)) / G_USEC_PER_SEC;
 }
 
