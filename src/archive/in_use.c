@@ -126,6 +126,14 @@ bool ecfs_in_use_check (const char *directory, EcfsCatalog *catalog, GError **er
         is_noted && time_ns != 0 && *boot != '\0' && strcmp (boot, said) == 0 && is_apart (found.changed_ns, time_ns);
     if (is_same_file (&found) && !is_written)
         return true;
+    if (is_same_file (&found))
+        return ecfs_fail (
+            error, ESTALE,
+            "something has changed %s since the archive was in use: if an older copy was put back over %s, "
+            "nobody can tell what was stored since: make a new one with 'ecfs recover', or mount this one "
+            "for reading only with 'ecfs mount -o ro'; if nothing was put back, and only its owner, mode "
+            "or links were changed, remove %s first",
+            path, directory, path);
     return ecfs_fail (error, ESTALE,
                       "%s is a copy that was made while the archive was in use, and nobody can tell what was stored "
                       "since; make a new one with 'ecfs recover', or mount this one for reading only with 'ecfs mount "

@@ -63,7 +63,9 @@ static bool bring_object (EcfsCatalog *self, const EcfsTakeBack *what, const Ecf
     if (!what->decodes (what->user, object))
         return ecfs_fail (error, EIO,
                           "too few of its stripes are left: its deletion has begun, or endpoints lost them");
-    return ecfs_object_insert (self, object, ret_id, error);
+    /* What was in it before is of the past, which nothing that is moved out of it from now on takes along. */
+    return ecfs_object_insert (self, object, ret_id, error) &&
+           (was->kind != ECFS_OBJECT_LOG || EXEC (self, OBJECT_ADD_DEAD, error, INT (*ret_id), INT (1)));
 }
 
 static bool bring_extent (EcfsCatalog *self, const EcfsTakeBack *what, const EcfsExtent *extent, int64_t object,
@@ -72,8 +74,8 @@ static bool bring_extent (EcfsCatalog *self, const EcfsTakeBack *what, const Ecf
     const EcfsObjectRow *was = what->objects[extent->object];
     if (extent->length > was->size || extent->object_offset > was->size - extent->length)
         return ecfs_fail (error, EBADMSG, "an extent is not within its object");
-    /* It is alive again where its death was noted. */
-    return (was->kind == ECFS_OBJECT_WHOLE ||
+    /* It is alive again where its death was noted; in a log it is another file's that died, and that stays history. */
+    return (was->kind != ECFS_OBJECT_PACK ||
             EXEC (self, OBJECT_ADD_DEAD, error, INT (object), INT (-(int64_t) extent->length))) &&
            EXEC (self, EXTENT_INSERT, error, INT (what->ino), INT (extent->offset), INT (extent->length), INT (object),
                  INT (extent->object_offset), extent->has_sha256 ? BLOB (extent->sha256, sizeof extent->sha256) : NONE,

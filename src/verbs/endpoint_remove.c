@@ -202,8 +202,11 @@ static char *clear_endpoint (EcfsArchive *self, const EcfsArchiveEndpoint *endpo
     return n_stripes == 0
                ? NULL
                : g_strdup_printf ("%" PRIu64 " old stripes that were to be deleted there stay: empty its directory by "
-                                  "hand",
-                                  n_stripes);
+                                  "hand%s",
+                                  n_stripes,
+                                  ecfs_archive_config (self)->history_us > 0
+                                      ? "; what the history had of deleted files there is not counted any more"
+                                      : "");
 }
 
 static bool remove_from_config (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)

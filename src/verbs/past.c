@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define PREFIX "past-"
@@ -30,6 +31,16 @@ bool ecfs_past_moment (const char *text, int64_t *ret_ns, GError **error)
            ecfs_fail (error, EINVAL, "%s: this has not come yet", text);
 }
 
+/* Also one that is dead, and that nobody has buried, is gone. */
+static bool lives (int pid)
+{
+    g_autofree char *path = g_strdup_printf ("/proc/%d/stat", pid), *stat = NULL;
+    if (kill (pid, 0) != 0 && errno == ESRCH)
+        return false;
+    const char *end = g_file_get_contents (path, &stat, NULL, NULL) ? strrchr (stat, ')') : NULL;
+    return end == NULL || !g_str_has_prefix (end, ") Z");
+}
+
 /* What a process has left that ended before it could remove it. */
 static void remove_left (const char *archive)
 {
@@ -37,7 +48,7 @@ static void remove_left (const char *archive)
     g_autoptr (GDir) entries = g_dir_open (archive, 0, NULL);
     while (entries != NULL && (name = g_dir_read_name (entries)) != NULL) {
         int pid;
-        if (sscanf (name, PREFIX "%d-", &pid) != 1 || pid <= 0 || kill (pid, 0) == 0 || errno != ESRCH)
+        if (sscanf (name, PREFIX "%d-", &pid) != 1 || pid <= 0 || lives (pid))
             continue;
         g_autofree char *path = g_build_filename (archive, name, NULL);
         ecfs_archive_empty_directory (path, true);

@@ -214,6 +214,26 @@ static bool find_again (Undelete *self, const EcfsAttr *then, uint64_t *ret_ino,
     return true;
 }
 
+/* Whether both have the same extended attributes. */
+static bool same_xattrs (Undelete *self, uint64_t then, uint64_t now, bool *ret_same, GError **error)
+{
+    g_autoptr (GByteArray) a = ecfs_catalog_listxattr (self->then, then, error);
+    g_autoptr (GByteArray) b = a == NULL ? NULL : ecfs_catalog_listxattr (self->now, now, error);
+    if (b == NULL)
+        return false;
+    bool same = a->len == b->len;
+    for (guint at = 0; same && at < a->len; at += (guint) strlen ((const char *) a->data + at) + 1) {
+        const char *name = (const char *) a->data + at;
+        g_autoptr (GByteArray) was = ecfs_catalog_getxattr (self->then, then, name, error);
+        g_autoptr (GByteArray) is = was == NULL ? NULL : ecfs_catalog_getxattr (self->now, now, name, NULL);
+        if (was == NULL)
+            return false;
+        same = is != NULL && is->len == was->len && memcmp (is->data, was->data, was->len) == 0;
+    }
+    *ret_same = same;
+    return true;
+}
+
 /* Whether what has the name is to stay: it is the same, or nobody wants it changed. */
 static bool stays (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, bool *ret_stays,
                    GError **error)
@@ -235,7 +255,11 @@ static bool stays (Undelete *self, const EcfsAttr *then, uint64_t parent, const 
     }
     if (S_ISDIR (now.mode))
         return ecfs_fail (error, EISDIR, "a directory has its name now: move that away");
-    if (now.mode != then->mode || now.uid != then->uid || now.gid != then->gid || now.mtime_ns != then->mtime_ns)
+    bool same =
+        now.mode == then->mode && now.uid == then->uid && now.gid == then->gid && now.mtime_ns == then->mtime_ns;
+    if (same && !same_xattrs (self, then->ino, now.ino, &same, error))
+        return false;
+    if (!same)
         return true;
     if (S_ISREG (then->mode))
         return is_same (self, then, now.ino, ret_stays, error);

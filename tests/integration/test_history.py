@@ -283,6 +283,44 @@ def test_what_is_there_now_can_be_kept(place, kept):
     assert (mount.path / "d/file 0000").read_bytes() != b"of now"
 
 
+def test_a_moment_survives_that_what_came_back_is_moved_again(place, kept):
+    """A stranger lost small files of the past so: their log went when it was packed once more."""
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 5)
+    kept.await_stored()
+    before, moment = lab.describe_tree(mount.path), now()
+    for pause in (2.5, 0):
+        (mount.path / "d/file 0000").unlink()
+        time.sleep(pause)
+        undelete(kept, "/d/file 0000", "--at", moment)
+        kept.await_stored()
+        time.sleep(2.5)  # it is packed again, and what is superfluous goes
+        mount.umount()
+        mount = place.mount(kept)
+        time.sleep(2)
+        lab.assert_same_tree(before, tree_at(place, kept, moment))
+    lab.ecfs("recode", "--code", "rs:3+2", kept.path, "/")
+    shutil.rmtree(mount.path / "d")
+    kept.await_stored()
+    mount.umount()
+    mount = place.mount(kept)
+    time.sleep(2)
+    lab.assert_same_tree(before, tree_at(place, kept, moment))
+
+
+def test_extended_attributes_come_back(place, kept):
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 3)
+    os.setxattr(mount.path / "d/file 0000", "user.a", b"1")
+    os.setxattr(mount.path / "d/file 0001", "user.a", b"1")
+    before, moment = lab.describe_tree(mount.path), now()
+    os.setxattr(mount.path / "d/file 0000", "user.a", b"2")
+    os.removexattr(mount.path / "d/file 0001", "user.a")
+    os.setxattr(mount.path / "d/file 0002", "user.b", b"new")
+    assert undelete(kept, "/d", "--at", moment).stdout.startswith("3 files brought back")
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
+
+
 def test_an_undelete_can_be_undone(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 10)
