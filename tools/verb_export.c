@@ -30,7 +30,7 @@ static int export_file (const Verb *verb, const char *archive, const char *path,
     bool has_keys = false;
     g_autoptr (Ecfs) ecfs = tool_open (archive, at, &error);
     if (ecfs == NULL)
-        return tool_fail (verb->name, error, tool_status (error->code));
+        return tool_fail (verb->name, error, at == NULL ? TOOL_FAILED : tool_status (error->code));
     tool_transfer_begin (&transfer, verb->name);
     char *text = ecfs_export (ecfs, path, flags, &transfer.transfer, &has_keys, &error);
     int result = tool_transfer_end (&transfer, error);

@@ -109,7 +109,7 @@ int verb_info (const Verb *verb, int argc, char **argv)
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
     g_autoptr (Ecfs) ecfs = tool_open (words[1], at, &error);
     if (ecfs == NULL)
-        return tool_fail (verb->name, error, tool_status (error->code));
+        return tool_fail (verb->name, error, at == NULL ? TOOL_FAILED : tool_status (error->code));
     int status = TOOL_DONE;
     g_autoptr (JsonArray) infos = json_array_new ();
     for (int i = 2; i < argc; i++) {

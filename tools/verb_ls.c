@@ -111,7 +111,7 @@ int verb_ls (const Verb *verb, int argc, char **argv)
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 0, 0);
     g_autoptr (Ecfs) ecfs = tool_open (words[1], at, &error);
     if (ecfs == NULL)
-        return tool_fail (verb->name, error, tool_status (error->code));
+        return tool_fail (verb->name, error, at == NULL ? TOOL_FAILED : tool_status (error->code));
     int status = TOOL_DONE;
     if (listing.json)
         fputs ("[", stdout);

@@ -16,7 +16,7 @@ static int for_each (const Verb *verb, unsigned flags, const char *at, char **ar
     int status = TOOL_DONE;
     g_autoptr (Ecfs) ecfs = at == NULL ? ecfs_open (argv[1], flags, &error) : ecfs_open_at (argv[1], at, &error);
     if (ecfs == NULL)
-        return tool_fail (verb->name, error, tool_status (error->code));
+        return tool_fail (verb->name, error, at == NULL ? TOOL_FAILED : tool_status (error->code));
     for (int i = 0; i < n_paths; i++) {
         if (each (user, ecfs, argv[2 + i], &error))
             continue;

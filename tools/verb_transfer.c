@@ -84,7 +84,7 @@ int verb_get (const Verb *verb, int argc, char **argv)
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 1);
     g_autoptr (Ecfs) ecfs = tool_open (words[1], at, &error);
     if (ecfs == NULL)
-        return tool_fail (verb->name, error, tool_status (error->code));
+        return tool_fail (verb->name, error, at == NULL ? TOOL_FAILED : tool_status (error->code));
     const char *directory = words[argc - 1];
     if (strcmp (directory, "-") == 0)
         return get_to_stdout (verb, ecfs, words + 2, argc - 3);

@@ -5,8 +5,8 @@
 
 #define FUSE_USE_VERSION 31
 #include <fuse_lowlevel.h>
+#include <gio/gunixmounts.h>
 #include <inttypes.h>
-#include <sys/statvfs.h>
 
 const char *tool_fuse_version (void)
 {
@@ -66,6 +66,14 @@ void tool_tell_unfinished (const char *verb, const char *directory)
                   n_not_full);
 }
 
+/* By the kernel's table: the mount itself may answer nothing. */
+static bool is_read_only (const char *mountpoint)
+{
+    g_autofree char *path = g_canonicalize_filename (mountpoint, NULL);
+    g_autoptr (GUnixMountEntry) mount = g_unix_mount_at (path, NULL);
+    return mount != NULL && g_unix_mount_is_readonly (mount);
+}
+
 int verb_umount (const Verb *verb, int argc, char **argv)
 {
     (void) tool_parse (verb, NULL, argc, argv, 1, 1);
@@ -73,8 +81,7 @@ int verb_umount (const Verb *verb, int argc, char **argv)
     g_autofree char *archive = NULL;
     g_autofree char *directory = tool_archive (argv[1]);
     ToolLeft *left = tool_left_begin (directory);
-    struct statvfs mounted;
-    bool only_read = statvfs (argv[1], &mounted) == 0 && (mounted.f_flag & ST_RDONLY) != 0;
+    bool only_read = is_read_only (argv[1]);
     bool done = ecfs_umount (argv[1], 0, &archive, &error);
     tool_left_end (left);
     if (!done)
