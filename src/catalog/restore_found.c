@@ -93,16 +93,3 @@ bool ecfs_restore_stripe (EcfsRestore *self, const EcfsUuid *object, const EcfsS
     return ecfs_stripe_check (stripe, error) &&
            CHANGE (self->catalog, error, exchange_stripe (self->catalog, object, stripe, error));
 }
-
-static bool forget_stripe (EcfsCatalog *catalog, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
-                           GError **error)
-{
-    catalog->counters.totals.stripe_bytes -= stripe->size;
-    return EXEC (catalog, STRIPE_DELETE, error, INT (object->id), INT (stripe->index));
-}
-
-bool ecfs_restore_forget_stripe (EcfsRestore *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
-                                 GError **error)
-{
-    return CHANGE (self->catalog, error, forget_stripe (self->catalog, object, stripe, error));
-}

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-/* *ret_state: an EcfsDeletionKind, or -1 where it does not wait: it was given up with the queue, by a recovery. */
+/* *ret_kind: an EcfsDeletionKind, or -1 where it does not wait: it was given up with the queue, by a recovery. */
 static bool queued_as (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, int64_t *ret_id,
                        int64_t *ret_kind, GError **error)
 {

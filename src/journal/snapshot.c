@@ -46,6 +46,29 @@ struct EcfsSnapshots {
     bool ended; /* guarded by lock */
 };
 
+static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *row)
+{
+    if (epoch != row->epoch)
+        return epoch < row->epoch ? -1 : 1;
+    return sequence < row->sequence ? -1 : sequence > row->sequence;
+}
+
+/* Since when the past is kept: not from before the archive had a key, which endpoints can read and nobody believes.
+ * @next is the snapshot that comes; NULL: none does. */
+static int64_t history_since (EcfsArchive *archive, const GArray *rows, const EcfsSnapshotRow *next)
+{
+    EcfsOpenEnd end;
+    int64_t since_ns = ecfs_config_history_since (ecfs_archive_config (archive)), sealed_ns = INT64_MIN;
+    if (!ecfs_keys_end (ecfs_archive_catalog (archive), &end, NULL) || end.epoch == 0)
+        return since_ns;
+    if (next != NULL)
+        sealed_ns = next->time_ns;
+    for (guint i = 0; i < rows->len; i++) /* the newest come first */
+        if (compare (end.epoch, end.sequence, &g_array_index (rows, EcfsSnapshotRow, i)) < 0)
+            sealed_ns = g_array_index (rows, EcfsSnapshotRow, i).time_ns;
+    return MAX (since_ns, sealed_ns);
+}
+
 /* The endpoints for a snapshot: those first that have most room. As many as it should have, at least as many as it
  * must; 0: there are fewer. */
 static size_t choose (EcfsArchive *archive, const bool *failed, EcfsEndpoint **ret_endpoints, size_t *ret_positions)
@@ -105,8 +128,9 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
         if (ecfs_snapshot_store (&order, &row, &bad, &why)) {
             for (size_t i = 0; i < order.n_endpoints; i++)
                 ecfs_archive_note_journal (archive, positions[i], false);
-            return ecfs_catalog_snapshot_add (ecfs_archive_catalog (archive), &row, N_GENERATIONS,
-                                              ecfs_config_history_since (ecfs_archive_config (archive)), error);
+            g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
+            return rows != NULL && ecfs_catalog_snapshot_add (ecfs_archive_catalog (archive), &row, N_GENERATIONS,
+                                                              history_since (archive, rows, &row), error);
         }
         if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
             g_propagate_error (error, why);
@@ -224,13 +248,6 @@ typedef struct Tidying {
     GPtrArray *names;   /* of what goes */
 } Tidying;
 
-static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *row)
-{
-    if (epoch != row->epoch)
-        return epoch < row->epoch ? -1 : 1;
-    return sequence < row->sequence ? -1 : sequence > row->sequence;
-}
-
 static bool is_superfluous (const GArray *rows, const EcfsJournalFile *file)
 {
     const EcfsSnapshotRow *newest = &g_array_index (rows, EcfsSnapshotRow, 0);
@@ -274,8 +291,7 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     const EcfsSnapshotRow *oldest =
         rows->len < N_GENERATIONS ? NULL : &g_array_index (rows, EcfsSnapshotRow, rows->len - 1);
     /* What is before the oldest tells the past: of a catalog that was recovered, what the one before it had. */
-    bool enough = oldest != NULL && is_safe (self, oldest) &&
-                  oldest->time_ns <= ecfs_config_history_since (ecfs_archive_config (archive));
+    bool enough = oldest != NULL && is_safe (self, oldest) && oldest->time_ns <= history_since (archive, rows, NULL);
     size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);

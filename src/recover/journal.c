@@ -227,7 +227,7 @@ static bool begin_again (EcfsRecovering *self, const GPtrArray *parts, EcfsRecov
         return true;
     self->sums->has_snapshot = true;
     self->sums->sequence = last->file.last;
-    return watch->applied (watch->user, self->catalog, NULL, self->sums->time_ns, error);
+    return watch->applied (watch->user, self->catalog, self->sums->time_ns, error);
 }
 
 /* All that is kept, from the oldest on: where records are missing, the next snapshot has what they did. */
@@ -248,12 +248,15 @@ static bool show_past (EcfsRecovering *self, const GPtrArray *parts, const GPtrA
             continue;
         if (!begin_again (self, parts, last, path, &made, error))
             return false;
-        if (made)
+        if (made) {
             *ret_epoch = last->file.epoch;
-        else if (!open_catalog (self, path, error)) /* as if nothing were known */
-            return false;
-        if (!ecfs_recover_segments (self, segments, ret_epoch, error))
-            return false;
+            if (!ecfs_recover_segments (self, segments, ret_epoch, error))
+                return false;
+        } else { /* until the next that can be read, nothing is known */
+            if (!open_catalog (self, path, error))
+                return false;
+            self->sums->sequence = reached;
+        }
     }
     return true;
 }

@@ -48,7 +48,7 @@ static bool apply_watched (EcfsRecovering *self, const GPtrArray *rows, GError *
         g_autoptr (GPtrArray) one = part_of (rows, i, i + 1);
         self->then_ns = MAX (self->then_ns, row->time_ns);
         if (!ecfs_restore_records (self->restore, one, &self->sums->n_refused, error) ||
-            !watch->applied (watch->user, self->catalog, row, self->then_ns, error))
+            !watch->applied (watch->user, self->catalog, self->then_ns, error))
             return false;
     }
     self->sums->n_records += rows->len;
@@ -61,9 +61,12 @@ bool ecfs_recover_apply (EcfsRecovering *self, const GPtrArray *rows, GError **e
     if (self->what->watch != NULL)
         return apply_watched (self, rows, error);
     const EcfsJournalRow *first = rows->len == 0 ? NULL : g_ptr_array_index (rows, 0);
-    if (self->is_past && self->earliest_ns == 0 && first != NULL && ecfs_recover_is_then (self, first->time_ns))
+    if (self->is_gapped && first != NULL && first->time_ns <= self->what->at_ns) {
         ecfs_recover_tell (self, "the journal has a gap before that moment: names are as of change %" PRIu64,
                            self->then);
+        self->sums->is_older = true;
+        self->is_gapped = false;
+    }
     guint n_then = count_then (self, rows);
     g_autoptr (GPtrArray) then = part_of (rows, 0, n_then), later = part_of (rows, n_then, rows->len);
     self->sums->n_records += n_then;

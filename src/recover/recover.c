@@ -446,7 +446,7 @@ static bool build (EcfsRecovering *self, const char *path, size_t n_known, size_
     self->pending = g_ptr_array_new_with_free_func (g_free);
     self->n_known = n_known;
     self->n_copies = n_copies;
-    self->is_past = false;
+    self->is_past = self->is_gapped = self->sums->is_older = false;
     self->then = 0;
     self->then_ns = 0;
     self->has_doubted = false;

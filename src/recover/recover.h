@@ -17,9 +17,8 @@
 /* Who wants to see all that is kept of an archive's past, in order. */
 typedef struct EcfsRecoverWatch {
     void (*begin) (void *user); /* what was told before counts no more */
-    /* The catalog is as it was at that time, from there on until it is told again; the record made it so. NULL: all
-     * that was before did. False: @error. */
-    bool (*applied) (void *user, EcfsCatalog *catalog, const EcfsJournalRow *row, int64_t time_ns, GError **error);
+    /* The catalog is as it was at that time, and from there on until this is called again. */
+    bool (*applied) (void *user, EcfsCatalog *catalog, int64_t time_ns, GError **error);
     void *user;
 } EcfsRecoverWatch;
 
@@ -43,7 +42,7 @@ typedef struct EcfsRecover {
     bool (*ask) (void *user, const char *text);
     /* One sentence that the user should know. */
     void (*tell) (void *user, const char *text);
-    /* Now and then; false: ECANCELED. */
+    /* Now and then; false: ECANCELED. May be NULL. */
     bool (*tick) (void *user, const char *phase, uint64_t n_done, uint64_t n_all);
     void *user;
 } EcfsRecover;
@@ -53,6 +52,7 @@ typedef struct EcfsRecovered {
     uint32_t epoch;
     uint64_t sequence;      /* the last record of the journal that was found; 0: none */
     int64_t time_ns;        /* of that */
+    bool is_older;          /* than the moment that was asked for: what happened then is missing */
     bool has_snapshot;      /* one was read */
     uint64_t n_records;     /* that were read behind it */
     uint64_t n_files;       /* that there are now */

@@ -76,6 +76,7 @@ typedef struct EcfsRecovering {
     uint32_t epoch;            /* the highest that enough endpoints tell of, … */
     uint32_t used_epoch;       /* … and that has given names to anything */
     bool is_past;              /* the moment is reached that is asked for: what comes is later */
+    bool is_gapped;            /* … as records are missing that may be of then */
     uint64_t then;             /* the last change up to it that was applied, … */
     int64_t then_ns;           /* … and its time; 0: nothing was */
     int64_t earliest_ns;       /* of what is later; 0: nothing is */

@@ -23,7 +23,8 @@ void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
 
 bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error)
 {
-    return self->what->tick (self->what->user, phase, n_done, n_all) || ecfs_fail (error, ECANCELED, "cancelled");
+    return self->what->tick == NULL || self->what->tick (self->what->user, phase, n_done, n_all) ||
+           ecfs_fail (error, ECANCELED, "cancelled");
 }
 
 GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error)

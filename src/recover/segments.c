@@ -324,11 +324,13 @@ static bool skip_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t 
     uint64_t first = UINT64_MAX;
     for (guint i = 0; i < segments->len; i++) {
         const EcfsRecoverFound *found = segment_at (segments, i);
-        if (!found->useless && found->file.epoch >= epoch && found->file.first > self->sums->sequence)
+        if (!found->useless && found->file.epoch >= epoch && found->file.first <= found->end &&
+            found->file.first > self->sums->sequence + 1) /* that was looked for just now */
             first = MIN (first, found->file.first);
     }
     if (first == UINT64_MAX)
         return false;
+    self->is_gapped = self->is_gapped || !self->is_past;
     self->is_past = true;
     self->sums->sequence = first - 1;
     ecfs_restore_forget_stands (self->restore);

@@ -61,15 +61,6 @@ static void keep_quiet (void *user, const char *text)
     g_info ("%s", text);
 }
 
-static bool go_on (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
-{
-    (void) user;
-    (void) phase;
-    (void) n_done;
-    (void) n_all;
-    return true;
-}
-
 static char *make_directory (const char *archive, GError **error)
 {
     g_autofree char *name = g_strdup_printf (PREFIX "%d-XXXXXX", (int) getpid ());
@@ -112,10 +103,12 @@ static bool fill (const char *directory, const char *archive_dir, int64_t at_ns,
                               .watch = watch,
                               .read_only = true,
                               .without_silent = true,
-                              .tell = keep_quiet,
-                              .tick = go_on};
+                              .tell = keep_quiet};
     EcfsRecovered recovered;
     bool made = ecfs_archive_recover (&what, &recovered, error);
+    if (made && recovered.is_older)
+        g_warning ("%s: changes before that moment are missing at the endpoints: this is how it was some time before",
+                   archive_dir);
     ecfs_recovered_clear (&recovered);
     return made;
 }
@@ -183,12 +176,11 @@ static bool is_other (const EcfsAttr *a, const EcfsAttr *b)
            a->committed_size != b->committed_size || a->mtime_ns != b->mtime_ns;
 }
 
-static bool note (void *user, EcfsCatalog *catalog, const EcfsJournalRow *row, int64_t time_ns, GError **error)
+static bool note (void *user, EcfsCatalog *catalog, int64_t time_ns, GError **error)
 {
     Log *self = user;
     EcfsAttr now;
     GError *why = NULL;
-    (void) row; /* whatever it did */
     bool is_there = ecfs_catalog_resolve (catalog, self->path, &now, &why);
     if (!is_there && ecfs_errno (why) != ENOENT && ecfs_errno (why) != ENOTDIR) {
         g_propagate_error (error, why);

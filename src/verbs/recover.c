@@ -74,15 +74,6 @@ static void tell_nobody (void *user, const char *text)
     (void) text;
 }
 
-static bool go_on (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
-{
-    (void) user;
-    (void) phase;
-    (void) n_done;
-    (void) n_all;
-    return true;
-}
-
 char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error)
 {
     EcfsUuid archive;
@@ -115,7 +106,7 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
                                .force = what->force,
                                .ask = what->ask,
                                .tell = what->tell != NULL ? what->tell : tell_nobody,
-                               .tick = what->progress != NULL ? what->progress : go_on,
+                               .tick = what->progress,
                                .user = what->user};
     EcfsRecovered recovered;
     bool good = ecfs_archive_recover (&order, &recovered, error);

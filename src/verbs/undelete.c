@@ -309,12 +309,11 @@ static void bring_name (Undelete *self, const EcfsAttr *then, uint64_t parent, c
 
 /* One that is there stays as it is. */
 static bool bring_directory (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, uint64_t *ret_ino,
-                             bool *ret_made, GError **error)
+                             GError **error)
 {
     static const EcfsAttr nobody = {.ino = 0};
     EcfsAttr now;
     GError *why = NULL;
-    *ret_made = false;
     if (ecfs_catalog_lookup (self->now, parent, name, &now, &why)) {
         *ret_ino = now.ino;
         return S_ISDIR (now.mode) || ecfs_fail (error, ENOTDIR, "something else has its name now: move that away");
@@ -328,7 +327,6 @@ static bool bring_directory (Undelete *self, const EcfsAttr *then, uint64_t pare
     if (!ecfs_catalog_make (self->now, parent, name, &new, &now, NULL, error))
         return false;
     *ret_ino = now.ino;
-    *ret_made = true;
     ecfs_names_changed (&self->names, parent, name, &nobody);
     return bring_attributes (self, then, now.ino, error);
 }
@@ -338,8 +336,7 @@ static void descend (Undelete *self, GArray *levels, const EcfsAttr *then, uint6
 {
     Level level = {.then = then->ino};
     GError *why = NULL;
-    bool made;
-    if (!bring_directory (self, then, parent, name, &level.now, &made, &why)) {
+    if (!bring_directory (self, then, parent, name, &level.now, &why)) {
         failed (self, path, why);
         return;
     }
@@ -401,7 +398,6 @@ static bool bring_path (Undelete *self, GError **error)
     g_autoptr (GArray) levels = g_array_new (FALSE, FALSE, sizeof (Level));
     EcfsAttr then = {.ino = ECFS_ROOT_INO};
     uint64_t now = ECFS_ROOT_INO;
-    bool made;
     g_array_set_clear_func (levels, level_clear);
     if (names == NULL)
         return false;
@@ -415,7 +411,7 @@ static bool bring_path (Undelete *self, GError **error)
             bring_name (self, &then, parent, *name, self->what->path);
             return true;
         }
-        if (!bring_directory (self, &then, parent, *name, &now, &made, error))
+        if (!bring_directory (self, &then, parent, *name, &now, error))
             return ecfs_prefix (error, "%s", self->what->path);
     }
     const Level level = {

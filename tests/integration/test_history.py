@@ -215,7 +215,7 @@ def test_undelete_without_a_mount_and_one_file(place, kept):
 
 
 def versions(archive, path):
-    return json.loads(lab.ecfs("log", archive.path, path, "--json").stdout)
+    return json.loads(lab.ecfs("log", archive.path, path, "--json", timeout=60).stdout)
 
 
 def test_the_log_of_a_file_tells_moments_that_show_it(place, kept):
@@ -440,6 +440,55 @@ def test_what_was_moved_since_a_recovery_is_found(place, kept):
     found = tree_at(place, recovered, moment)
     lab.assert_same_tree({path: facts for path, facts in before.items() if path != "d/file 0000"},
                          {path: facts for path, facts in found.items() if path != "d/file 0000"})
+
+
+def test_what_was_written_in_vain_is_no_past(place, kept):
+    """Endpoints lost the newest changes, the archive was recovered without them, and then they turned up again."""
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 5)
+    kept.await_stored()
+    before, moment = lab.describe_tree(mount.path), now()
+    mount.umount()
+    backups = [place.path / f"backup-{endpoint.name}" for endpoint in kept.endpoints]
+    for endpoint, backup in zip(kept.endpoints, backups):
+        shutil.copytree(endpoint.root, backup)
+    mount = place.mount(kept)
+    for number in range(4):  # a segment of the journal each
+        write_files(mount.path / f"vain {number}", 3, seed=number)
+        kept.await_stored()
+    mount.umount()
+    shutil.rmtree(kept.path)
+    later = [place.path / f"later-{endpoint.name}" for endpoint in kept.endpoints]
+    for endpoint, backup, newer in zip(kept.endpoints, backups, later):
+        endpoint.root.rename(newer)
+        backup.rename(endpoint.root)
+    recovered, _ = recover(place, kept.endpoints)
+    mount = place.mount(recovered)
+    write_files(mount.path / "since", 5, seed=9)
+    recovered.await_stored()
+    since = now()
+    for endpoint, newer in zip(kept.endpoints, later):
+        vain = [path for path in sorted((newer / "journal").iterdir()) if not (endpoint.root / "journal" / path.name).exists()]
+        assert len(vain) >= 3
+        for path in vain[1:]:  # and not that which comes next
+            shutil.copy2(path, endpoint.root / "journal" / path.name)
+    lab.assert_same_tree(before, tree_at(place, recovered, moment))
+    assert {path.split("/")[0] for path in tree_at(place, recovered, since)} == {"d", "since"}
+    assert versions(recovered, "/vain 3/file 0000") == []
+
+
+def test_without_a_history_the_time_of_grace_is_enough(place, archive):
+    """As the README says of an archive with nothing set."""
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 5)
+    lab.write_pattern(mount.path / "large", 300_000)
+    before, moment = lab.describe_tree(mount.path), now()
+    shutil.rmtree(mount.path / "d")
+    (mount.path / "large").unlink()
+    archive.await_stored()
+    undelete(archive, "/large")
+    undelete(archive, "/d", "--at", moment)
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
 
 
 def test_a_past_that_is_mounted_goes_with_the_mount(place, kept):

@@ -118,6 +118,52 @@ static void test_waiting_looks (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_snapshots (fixture), ==, 1);
 }
 
+/* Files of the journal that an endpoint has: all of its segments, and the last parts of snapshots. */
+static guint count_kept (const Fixture *fixture, const char *folder)
+{
+    guint n_files = 0;
+    const char *name;
+    g_autofree char *root = endpoint_path (fixture, 0), *path = g_build_filename (root, folder, NULL);
+    g_autoptr (GDir) directory = g_dir_open (path, 0, NULL);
+    while (directory != NULL && (name = g_dir_read_name (directory)) != NULL)
+        n_files += strcmp (folder, ECFS_JOURNAL_DIRECTORY) == 0 || g_str_has_suffix (name, "-end");
+    return n_files;
+}
+
+static void take_and_tidy (Fixture *fixture, const char *name)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsArchive *archive = fixture->archive;
+    (void) make_file (fixture, name);
+    g_assert_true (ecfs_archive_store_journal (archive, NULL, NULL, &error));
+    g_assert_true (ecfs_journal_renew (archive, &error));
+    g_assert_true (ecfs_journal_tidy (archive, &error));
+}
+
+/* What tells of the past stays at the endpoints for as long as that is to be shown, and no longer. */
+static void test_history_is_kept (Fixture *fixture, gconstpointer data)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+    EcfsConfig *config = (EcfsConfig *) ecfs_archive_config (fixture->archive);
+    config->history_us = INT64_C (3600) * G_USEC_PER_SEC;
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        take_and_tidy (fixture, names[i]);
+        g_assert_cmpuint (count_kept (fixture, ECFS_JOURNAL_DIRECTORY), >=, i + 1);
+        g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, i + 1);
+        g_assert_cmpuint (count_snapshots (fixture), ==, i + 1);
+    }
+    g_usleep (2 * G_USEC_PER_SEC);
+    config->history_us = G_USEC_PER_SEC; /* what is needed is the newest before that, and what came since */
+    take_and_tidy (fixture, "f");
+    take_and_tidy (fixture, "g");
+    g_assert_cmpuint (count_snapshots (fixture), ==, 3);
+    g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 3);
+    config->history_us = 0;
+    take_and_tidy (fixture, "h");
+    g_assert_cmpuint (count_snapshots (fixture), ==, 2);
+    g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 2);
+}
+
 static void *take_one (void *order)
 {
     g_autoptr (GError) error = NULL;
@@ -323,6 +369,8 @@ int main (int argc, char **argv)
     g_test_add ("/snapshot/one-that-is-due-is-taken-when-the-archive-is-closed", Fixture, "rs:4+2", set_up,
                 test_last_look, tear_down);
     g_test_add ("/snapshot/one-that-is-due-is-taken-when-somebody-waits", Fixture, "rs:4+2", set_up, test_waiting_looks,
+                tear_down);
+    g_test_add ("/snapshot/what-tells-of-the-past-is-kept-for-so-long", Fixture, "rs:4+2", set_up, test_history_is_kept,
                 tear_down);
     g_test_add ("/snapshot/what-an-endpoint-lost-is-stored-anew", Fixture, "rs:4+2", set_up, test_lost_is_stored_anew,
                 tear_down);
