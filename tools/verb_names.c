@@ -120,13 +120,34 @@ int verb_mv (const Verb *verb, int argc, char **argv)
     return for_each (verb, ECFS_OPEN_WRITE, NULL, argv, argc - 3, move, &target);
 }
 
+typedef struct Undeletion {
+    const Verb *verb;
+    Ecfs *ecfs;
+    const char *at;
+    gboolean keep;
+    uint64_t n_back, n_same;
+} Undeletion;
+
+static int undelete (Undeletion *self, const char *const *paths)
+{
+    GError *error = NULL;
+    ToolTransfer transfer;
+    tool_transfer_begin (&transfer, self->verb->name);
+    (void) ecfs_undelete (self->ecfs, paths, self->at, self->keep, &transfer.transfer, &error); /* the error says it */
+    bool invalid = error != NULL && error->code == EINVAL;
+    int result = tool_transfer_end (&transfer, error);
+    self->n_back += transfer.last.n_done - transfer.last.n_current;
+    self->n_same += transfer.last.n_current;
+    return invalid ? TOOL_USAGE : result;
+}
+
 int verb_undelete (const Verb *verb, int argc, char **argv)
 {
     g_autofree char *at = NULL;
-    gboolean keep = FALSE;
+    Undeletion self = {.verb = verb};
     const GOptionEntry options[] = {
         TOOL_AT (&at),
-        {"keep", 'k', 0, G_OPTION_ARG_NONE, &keep, "Leave what is there under the same name as it is now", NULL},
+        {"keep", 'k', 0, G_OPTION_ARG_NONE, &self.keep, "Leave what is there under the same name as it is now", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
@@ -134,19 +155,15 @@ int verb_undelete (const Verb *verb, int argc, char **argv)
     g_autoptr (Ecfs) ecfs = ecfs_open (words[1], ECFS_OPEN_WRITE, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
-    int status = TOOL_DONE;
-    uint64_t n_back = 0, n_same = 0;
-    for (int i = 2; i < argc; i++) {
-        ToolTransfer transfer;
-        tool_transfer_begin (&transfer, verb->name);
-        (void) ecfs_undelete (ecfs, words[i], at, keep, &transfer.transfer, &error); /* the error says it */
-        bool invalid = error != NULL && error->code == EINVAL;
-        int result = tool_transfer_end (&transfer, g_steal_pointer (&error));
-        status = MAX (status, invalid ? TOOL_USAGE : result);
-        n_back += transfer.last.n_done - transfer.last.n_current;
-        n_same += transfer.last.n_current;
+    self.ecfs = ecfs;
+    self.at = at;
+    int status = at == NULL ? TOOL_DONE : undelete (&self, (const char *const *) words + 2);
+    for (int i = 2; at == NULL && i < argc; i++) { /* each has a moment of its own */
+        const char *const path[] = {words[i], NULL};
+        int result = undelete (&self, path);
+        status = MAX (status, result);
     }
-    printf ("%" PRIu64 " files brought back, %" PRIu64 " were as they had been\n", n_back, n_same);
+    printf ("%" PRIu64 " files brought back, %" PRIu64 " were as they had been\n", self.n_back, self.n_same);
     return status;
 }
 

@@ -81,7 +81,7 @@ bool ecfs_parse_moment (const char *text, int64_t *ret_ns)
     g_autoptr (GDateTime) moment = g_date_time_new_from_iso8601 (whole, here);
     if (moment == NULL || g_date_time_to_unix (moment) <= 0 || g_date_time_to_unix (moment) >= INT64_MAX / 1000000000)
         return false;
-    bool is_second = g_date_time_get_microsecond (moment) == 0;
+    bool is_second = strpbrk (text, ".,") == NULL;
     *ret_ns = g_date_time_to_unix (moment) * 1000000000 +
               (is_second ? 999999999 : g_date_time_get_microsecond (moment) * (int64_t) 1000);
     return true;

@@ -120,9 +120,14 @@ bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char 
 bool ecfs_undelete_mounted (const char *archive_dir, const EcfsUndeleteHere *what, GError **error)
 {
     JsonObject *request = json_object_new ();
-    g_autofree char *path = ecfs_control_escape (what->path), *past = ecfs_control_escape (what->past);
+    JsonArray *paths = json_array_new ();
+    g_autofree char *past = ecfs_control_escape (what->past);
+    for (const char *const *path = what->paths; *path != NULL; path++) {
+        g_autofree char *text = ecfs_control_escape (*path);
+        json_array_add_string_element (paths, text);
+    }
     json_object_set_string_member (request, "verb", "undelete");
-    json_object_set_string_member (request, "path", path);
+    json_object_set_array_member (request, "paths", paths);
     json_object_set_string_member (request, "past", past);
     json_object_set_boolean_member (request, "keep", what->keep);
     return ask_transfer (archive_dir, request, what->transfer, "were not brought back", error);

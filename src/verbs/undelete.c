@@ -392,9 +392,9 @@ static bool bring_tree (Undelete *self, GArray *levels, GError **error)
 }
 
 /* Directories on the way to it come back as well. */
-static bool bring_path (Undelete *self, GError **error)
+static bool bring_path (Undelete *self, const char *path, GError **error)
 {
-    g_auto (GStrv) names = ecfs_names_split (self->what->path, error);
+    g_auto (GStrv) names = ecfs_names_split (path, error);
     g_autoptr (GArray) levels = g_array_new (FALSE, FALSE, sizeof (Level));
     EcfsAttr then = {.ino = ECFS_ROOT_INO};
     uint64_t now = ECFS_ROOT_INO;
@@ -404,20 +404,36 @@ static bool bring_path (Undelete *self, GError **error)
     for (char **name = names; *name != NULL; name++) {
         uint64_t parent = now;
         if (!ecfs_catalog_lookup (self->then, then.ino, *name, &then, error))
-            return ecfs_prefix (error, "%s: it was not there then", self->what->path);
+            return ecfs_prefix (error, "%s: it was not there then", path);
         if (!S_ISDIR (then.mode)) {
             if (name[1] != NULL)
-                return ecfs_fail (error, ENOTDIR, "%s: %s was no directory then", self->what->path, *name);
-            bring_name (self, &then, parent, *name, self->what->path);
+                return ecfs_fail (error, ENOTDIR, "%s: %s was no directory then", path, *name);
+            bring_name (self, &then, parent, *name, path);
             return true;
         }
         if (!bring_directory (self, &then, parent, *name, &now, error))
-            return ecfs_prefix (error, "%s", self->what->path);
+            return ecfs_prefix (error, "%s", path);
     }
-    const Level level = {
-        .then = then.ino, .now = now, .path = g_strdup (then.ino == ECFS_ROOT_INO ? "" : self->what->path)};
+    const Level level = {.then = then.ino, .now = now, .path = g_strdup (then.ino == ECFS_ROOT_INO ? "" : path)};
     g_array_append_val (levels, level);
     return bring_tree (self, levels, error);
+}
+
+/* One that fails keeps no other from it. False: it was cancelled. */
+static bool bring_paths (Undelete *self, GError **error)
+{
+    for (const char *const *path = self->what->paths; *path != NULL; path++) {
+        GError *why = NULL;
+        if (bring_path (self, *path, &why))
+            continue;
+        if (why->code == ECANCELED) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        self->tally.progress.n_found++;
+        ecfs_tally_failed (&self->tally, why);
+    }
+    return true;
 }
 
 bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error)
@@ -435,7 +451,7 @@ bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GEr
                      .tally = {.transfer = what->transfer}};
     bool brought = ecfs_uuid_equal (ecfs_catalog_archive (self.now), ecfs_catalog_archive (self.then)) ||
                    ecfs_fail (error, EINVAL, "%s is of another archive", what->past);
-    brought = brought && map_endpoints (&self, error) && bring_path (&self, error);
+    brought = brought && map_endpoints (&self, error) && bring_paths (&self, error);
     bool kept = ecfs_catalog_barrier (self.now, brought ? error : NULL);
     g_clear_pointer (&self.last, ecfs_object_row_free);
     g_hash_table_unref (self.endpoints);
@@ -474,29 +490,31 @@ static char *moment_before (const char *directory, const char *path, GError **er
     return g_strdup_printf ("%s.%06dZ", text, (int) (before_us % G_USEC_PER_SEC));
 }
 
-static bool bring_back (Ecfs *self, const char *path, const char *moment, bool keep,
+static bool bring_back (Ecfs *self, const char *const *paths, const char *moment, bool keep,
                         const EcfsTransferOptions *transfer, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
     char *past = ecfs_past_open (directory, moment, error);
     if (past == NULL)
         return false;
-    const EcfsUndeleteHere what = {.past = past, .path = path, .keep = keep, .transfer = transfer};
+    const EcfsUndeleteHere what = {.past = past, .paths = paths, .keep = keep, .transfer = transfer};
     bool brought = self->mounted ? ecfs_undelete_mounted (directory, &what, error)
                                  : ecfs_undelete_here (self->archive, &what, error);
     ecfs_past_close (past);
     return brought;
 }
 
-bool ecfs_undelete (Ecfs *self, const char *path, const char *moment, bool keep, const EcfsTransferOptions *transfer,
-                    GError **error)
+bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, bool keep,
+                    const EcfsTransferOptions *transfer, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
     if (!self->writable)
         return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (moment == NULL && (paths[0] == NULL || paths[1] != NULL))
+        return ecfs_fail (error, EINVAL, "without a moment it is one path that comes back");
     if (!self->mounted && !ecfs_archive_store_journal (self->archive, NULL, NULL, error))
         return false;
-    g_autofree char *before = moment != NULL ? NULL : moment_before (directory, path, error);
+    g_autofree char *before = moment != NULL ? NULL : moment_before (directory, paths[0], error);
     return (moment != NULL || before != NULL) &&
-           bring_back (self, path, moment != NULL ? moment : before, keep, transfer, error);
+           bring_back (self, paths, moment != NULL ? moment : before, keep, transfer, error);
 }

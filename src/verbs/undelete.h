@@ -9,14 +9,14 @@
 #include "verbs/verbs.h"
 
 typedef struct EcfsUndeleteHere {
-    const char *past; /* directory of the past */
-    const char *path;
+    const char *past;                    /* directory of the past */
+    const char *const *paths;            /* NULL-terminated */
     bool keep;                           /* what is there under the name of a file of then stays */
     const EcfsTransferOptions *transfer; /* may be NULL */
     const EcfsNameWatch *watch;          /* who is to know; NULL: nobody else uses the archive */
 } EcfsUndeleteHere;
 
-/** What a path led to comes back, with all below it. Durable when true. */
+/** What the paths led to comes back, with all below them. Durable when true. */
 bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error);
 bool ecfs_undelete_mounted (const char *archive_dir, const EcfsUndeleteHere *what, GError **error);
 

@@ -19,6 +19,7 @@
  *   {"verb":"drain","endpoint":"NAME","towards":["NAME",...]}  {"ok":true}, and lines before it (below)
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (below)
  *   {"verb":"recode","path":"/a","seal":true}                  the same
+ *   {"verb":"undelete","paths":["/a"],"past":"/dir","keep":false} the same
  *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (below)
  *   {"verb":"damaged","stripes":[{"object":"UUID","index":N,"instance":N,"gone":false,"reason":"..."},...]} {"ok":true}
  *       what a reader beside the mount met; it is queued for repair. With "lies":true its checksums fit
@@ -49,7 +50,7 @@
  * Where a step failed, its answer has "error" and "errno"; that of a file may have "warning". {"wire":N} comes now and
  * then: bytes to and from endpoints. Who hangs up cancels.
  *
- * Those of `recode` and `drain` (control/transfer.c has both sides) have lines from the mount only:
+ * Those of `recode`, `undelete` and `drain` (control/transfer.c has both sides) have lines from the mount only:
  * {"found":N,"done":N, "failed":N,"bytes":N,"wire":N} as files or objects are found and done,
  * {"problem":true,"error":"text","errno":N} for each that cannot be, and last the answer. Who hangs up cancels here,
  * too.

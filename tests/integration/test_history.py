@@ -308,6 +308,20 @@ def test_a_moment_survives_that_what_came_back_is_moved_again(place, kept):
     lab.assert_same_tree(before, tree_at(place, kept, moment))
 
 
+def test_several_paths_come_back_at_once(place, kept):
+    """With their links, and one that never was keeps no other from it."""
+    mount = place.mount(kept)
+    write_files(mount.path / "d", 3)
+    os.link(mount.path / "d/file 0000", mount.path / "link")
+    before, moment = lab.describe_tree(mount.path), now()
+    shutil.rmtree(mount.path / "d")
+    (mount.path / "link").unlink()
+    told = undelete(kept, "/link", "/never", "/d/file 0000", "/d/file 0001", "--at", moment, check=False)
+    assert told.returncode == 1 and "/never" in told.stderr and told.stdout.startswith("3 files brought back")
+    undelete(kept, "/d", "--at", moment)
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
+
+
 def test_extended_attributes_come_back(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 3)

@@ -53,6 +53,7 @@ static void test_moments (void)
     int64_t ns, now_ns = g_get_real_time () * 1000;
     g_assert_cmpint (moment ("2001-09-09T01:46:40Z"), ==, 1000000000 * second + end);
     g_assert_cmpint (moment ("2001-09-09 01:46:40.25Z"), ==, 1000000000 * second + second / 4);
+    g_assert_cmpint (moment ("2001-09-09 01:46:40.000000Z"), ==, 1000000000 * second);
     g_assert_cmpint (moment ("2001-09-09T03:46:40+02:00"), ==, 1000000000 * second + end);
     g_assert_cmpint (moment ("2001-09-09 12:30") - moment ("2001-09-09"), ==, 45000 * second);
     g_assert_cmpint (moment ("2001-09-09 12:30"), ==, moment ("2001-09-09 12:30:00"));
