@@ -556,10 +556,11 @@ typedef struct EcfsRecovery {
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;
-    const char *at; /* the archive as it was then: a moment as `ecfs ls --at` takes it; NULL: as it is */
-    bool dry_run;   /* only finds out what would be: nothing stays anywhere */
-    bool read_only; /* changes nothing on any endpoint, and the directory can only be read */
-    bool force;     /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
+    const char *at;  /* the archive as it was then: a moment as `ecfs ls --at` takes it; NULL: as it is */
+    bool dry_run;    /* only finds out what would be: nothing stays anywhere */
+    bool read_only;  /* changes nothing on any endpoint, and the directory can only be read */
+    bool names_only; /* with read_only: without a look at stripes, so of what the journal tells alone */
+    bool force;      /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
     /* Whether to go on although @text, a sentence; NULL: no. */
     bool (*ask) (void *user, const char *text);
     /* One sentence that the user should know. May be NULL. */

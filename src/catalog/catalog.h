@@ -75,6 +75,10 @@ void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);
 /** Changes are taken again after ecfs_catalog_refuse (). */
 void ecfs_catalog_allow (EcfsCatalog *self);
 
+/** Puts the content of the catalog @by in the place of that at @path. Nobody has either open but for reading @path, and
+ * sees one of the two, whole. */
+bool ecfs_catalog_replace (const char *path, const char *by, GError **error);
+
 /** Commits and closes; false when the last COMMIT failed. NULL is accepted. */
 bool ecfs_catalog_close (EcfsCatalog *self, GError **error);
 

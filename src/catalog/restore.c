@@ -696,6 +696,24 @@ bool ecfs_restore_endpoint (EcfsRestore *self, const EcfsUuid *uuid, const char 
     return CHANGE (self->catalog, error, put_named (self->catalog, uuid, name, ret_id, ret_state, error));
 }
 
+bool ecfs_restore_seed (EcfsRestore *self, const EcfsEndpointRow *row, GError **error)
+{
+    return CHANGE (self->catalog, error,
+                   EXEC (self->catalog, ENDPOINT_SEED, error, INT (row->id), UUID (&row->uuid), TEXT (row->name),
+                         INT (row->state)));
+}
+
+void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog)
+{
+    self->catalog = catalog;
+}
+
+bool ecfs_restore_forget_deletions (EcfsRestore *self, GError **error)
+{
+    self->catalog->counters.totals.n_deletions = 0;
+    return CHANGE (self->catalog, error, EXEC (self->catalog, DELETION_DELETE_ALL, error, INT (0)));
+}
+
 /* Ending */
 
 /* Takes all names of an inode, and it. */

@@ -76,6 +76,13 @@ uint64_t ecfs_restore_emptied (const EcfsRestore *self, uint64_t ino);
  * no reason to delete anything. Durable. */
 bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error);
 
+/** Of a catalog that takes the place of another, before the first records: the row of an endpoint as it was there. */
+bool ecfs_restore_seed (EcfsRestore *self, const EcfsEndpointRow *row, GError **error);
+/** The catalog was moved, and is open as @catalog now, as it was. */
+void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog);
+/** Forgets what was to be deleted: that is for who writes the archive. */
+bool ecfs_restore_forget_deletions (EcfsRestore *self, GError **error);
+
 /** The row of an endpoint with the name that it has from now on; made when it is not known. What has the name already
  * gets another. *ret_state is READONLY or DISTRUSTED where that was restored of it, else ACTIVE. */
 bool ecfs_restore_endpoint (EcfsRestore *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id,

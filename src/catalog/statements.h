@@ -179,6 +179,7 @@
     X (STAGING_DELETE, "DELETE FROM staging WHERE id = ?") \
     X (STAGING_DELETE_OLDER, "DELETE FROM staging WHERE ino = ? AND id < ?") \
     X (STAGING_DELETE_INO, "DELETE FROM staging WHERE ino = ?") \
+    X (ENDPOINT_SEED, "INSERT INTO endpoints (id, uuid, name, state) VALUES (?, ?, ?, ?)") \
     X (ENDPOINT_INSERT, "INSERT INTO endpoints (uuid, name, state) VALUES (?, ?, ?)") \
     X (ENDPOINT_GET, "SELECT id, uuid, name, state FROM endpoints WHERE id = ?") \
     X (ENDPOINT_FIND, "SELECT uuid = ?1, name FROM endpoints WHERE uuid = ?1 OR name = ?2 LIMIT 1") \

@@ -30,6 +30,19 @@ static void forget_content (EcfsFs *self, uint64_t ino)
     ecfs_content_unref (content);
 }
 
+void ecfs_fs_forget_known (EcfsFs *self, uint64_t ino)
+{
+    EcfsContent *content = NULL;
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
+    if (inode != NULL) {
+        content = g_steal_pointer (&inode->content);
+        inode->content_epoch++;
+    }
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_content_unref (content);
+}
+
 /* Takes the kept content, or says with which epoch a newly opened one may be kept. */
 static EcfsContent *kept_content (EcfsFs *self, uint64_t ino, unsigned *ret_epoch)
 {
@@ -192,16 +205,48 @@ static void op_release (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 typedef struct Request {
     fuse_req_t req;
     uint64_t ino;
+    size_t size;
+    uint64_t offset;
+    bool is_second; /* the first found too little of it */
 } Request;
+
+static void read_content (const Request *wanted, EcfsContent *content);
+
+/* What is newer was looked for. */
+static void read_again (void *user)
+{
+    Request *request = user;
+    g_autoptr (GError) error = NULL;
+    EcfsFs *self = ecfs_fs_of (request->req);
+    request->is_second = true;
+    ecfs_fs_forget_known (self, request->ino);
+    EcfsContent *content = ecfs_content_open (self->archive, request->ino, &error);
+    if (content != NULL)
+        read_content (request, content);
+    else
+        ecfs_fs_reply_error (request->req, request->ino, "read", error);
+    ecfs_content_unref (content);
+    g_free (request);
+}
 
 static void content_read (void *user, const struct iovec *iov, int n_iov, const GError *error)
 {
     Request *request = user;
+    if (error != NULL && !request->is_second &&
+        ecfs_fs_follow_then (ecfs_fs_of (request->req)->follow, read_again, request))
+        return;
     if (error != NULL)
         ecfs_fs_reply_error (request->req, request->ino, "read", error);
     else
         fuse_reply_iov (request->req, iov, n_iov);
     g_free (request);
+}
+
+static void read_content (const Request *wanted, EcfsContent *content)
+{
+    Request *request = g_new (Request, 1);
+    *request = *wanted;
+    ecfs_content_read (content, request->offset, request->size, content_read, request);
 }
 
 static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
@@ -217,9 +262,7 @@ static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
         fuse_reply_data (req, &data, 0);
         ecfs_staged_read_end (staged);
     } else if (content != NULL) {
-        Request *request = g_new (Request, 1);
-        *request = (Request){.req = req, .ino = ino};
-        ecfs_content_read (content, (uint64_t) offset, size, content_read, request);
+        read_content (&(const Request){.req = req, .ino = ino, .size = size, .offset = (uint64_t) offset}, content);
         ecfs_content_unref (content);
     } else {
         ecfs_fs_reply_error (req, ino, "read", error);

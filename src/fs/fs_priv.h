@@ -29,6 +29,7 @@ typedef struct EcfsFs {
     /* Called at the first lookup, when the kernel has set up the connection; may be NULL: nothing to do then. */
     void (*connected) (struct EcfsFs *self);
     atomic_flag was_connected;
+    struct EcfsFsFollow *follow; /* NULL: this mount follows nobody */
 
     EcfsMutex lock;
     GHashTable *inodes;  /* &ino → EcfsInode; guarded by lock */
@@ -109,6 +110,24 @@ void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t 
                        void (*done) (void *user, const GError *error), void *user);
 /** Where data or a hole (SEEK_DATA, SEEK_HOLE) begins at or after @offset; UINT64_MAX: nowhere. */
 uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, int whence);
+
+/** What the kernel knows of the inode, if anything, is read from what the catalog says of it now. */
+void ecfs_fs_forget_known (EcfsFs *self, uint64_t ino);
+
+/* follow.c: all but begin () accept NULL. */
+#define ECFS_FS_FOLLOWED_NAME "followed" /* in the archive directory, how far it is */
+typedef struct EcfsFsFollow EcfsFsFollow;
+/** Takes the archive's lock and looks at the endpoints for the first time; where that fails, it is said, and what the
+ * catalog has is shown until it succeeds. */
+EcfsFsFollow *ecfs_fs_follow_begin (EcfsFs *fs, struct fuse_session *session, GError **error);
+/** From now on looks at them every few seconds. */
+void ecfs_fs_follow_start (EcfsFsFollow *self);
+/** Calls @then once, from another thread, when what is newer was looked for. False: nobody looks any more. */
+bool ecfs_fs_follow_then (EcfsFsFollow *self, void (*then) (void *user), void *user);
+/** Ends the looking; who waits is called. */
+void ecfs_fs_follow_stop (EcfsFsFollow *self);
+/** When no operation is under way. */
+void ecfs_fs_follow_free (EcfsFsFollow *self);
 
 /* options.c */
 /** Appends ",NAMEVALUE" to a list for libfuse, with commas of the value escaped. */

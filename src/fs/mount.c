@@ -270,6 +270,7 @@ static bool mount_and_serve (Mount *self, GError **error)
     bool ok = false;
     if (fuse_session_mount (self->session, self->mountpoint) == 0) {
         ecfs_archive_mounted_on (self->fs.archive, self->mountpoint);
+        ecfs_fs_follow_start (self->fs.follow);
         ok = loop (self, error);
         ecfs_report_stopping (self->report);
         hang_up (self);
@@ -306,15 +307,19 @@ static bool start_and_serve (Mount *self, GError **error)
         ecfs_archive_repair_behind (archive);
         ecfs_archive_pack_behind (archive);
     }
+    if (ok && self->options->follow)
+        ok = (self->fs.follow = ecfs_fs_follow_begin (&self->fs, self->session, error)) != NULL;
     EcfsWatch *watch = ok && !self->fs.readonly ? ecfs_watch_start (archive) : NULL;
     ok = ok && mount_and_serve (self, error);
     ecfs_watch_stop (watch);
+    ecfs_fs_follow_stop (self->fs.follow);
     ecfs_archive_end_repairs (archive);
     ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);
     if (!self->fs.readonly)
         tell_what_is_not_full (archive);
     ecfs_report_stop (g_steal_pointer (&self->report));
     ecfs_archive_stop (archive);
+    ecfs_fs_follow_free (g_steal_pointer (&self->fs.follow));
     if (ok && n_left > 0)
         return ecfs_fail (error, EIO, "%u files could not be stored; they stay in %s/staging for the next mount",
                           n_left, ecfs_archive_directory (archive));
@@ -382,6 +387,8 @@ static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_
 {
     if (options->at != NULL)
         return serve_past (options, mountpoint, live_fd, error);
+    if (options->follow)
+        return serve_archive (options, true, mountpoint, live_fd, error);
     g_autoptr (GError) reason = NULL;
     if (serve_archive (options, options->readonly, mountpoint, live_fd, &reason))
         return true;

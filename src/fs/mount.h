@@ -22,6 +22,7 @@ typedef struct EcfsMountOptions {
     bool readonly;       /* beside another mount, changing nothing */
     char *log;           /* file for messages, absolute; NULL: syslog or stderr; owned */
     char *at;            /* the moment to show, as ecfs_past_open () takes it; NULL: what is now; owned */
+    bool follow;         /* what another machine writes, for reading only */
     bool nonempty;       /* also over a directory that has entries */
     bool remount;        /* change the mount that is there */
     unsigned long flags; /* MS_* of mount(2) */

@@ -85,6 +85,8 @@ static bool take_word (EcfsMountOptions *self, const char *word)
         return false;
     if (strcmp (word, "ro") == 0 || strcmp (word, "rw") == 0)
         self->readonly = word[1] == 'o';
+    else if (strcmp (word, "follow") == 0)
+        self->follow = true;
     else if (strcmp (word, "allow_other") == 0)
         self->allow_other = true;
     else if (g_str_has_prefix (word, "log=") && word[4] != '\0') {

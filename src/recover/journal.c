@@ -11,6 +11,7 @@
 /* Epochs that too few tell of, and that nothing new is called by all the same: what a recovery has left that came to
  * nothing has such names. */
 #define EPOCHS_SKIPPED 16
+#define LOOKS_BEHIND   3 /* without what comes next, until a catalog is made anew */
 
 typedef struct Search {
     EcfsRecovering *recovering;
@@ -129,6 +130,9 @@ static bool open_catalog (EcfsRecovering *self, const char *path, GError **error
     if (self->catalog == NULL)
         return false;
     self->restore = ecfs_restore_new (self->catalog);
+    for (guint i = 0; self->seeds != NULL && i < self->seeds->len; i++)
+        if (!ecfs_restore_seed (self->restore, g_ptr_array_index (self->seeds, i), error))
+            return false;
     for (size_t i = 0; i < self->n_places; i++)
         if (!self->places[i].doubtful &&
             !ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint, self->places[i].name,
@@ -264,10 +268,20 @@ static bool show_past (EcfsRecovering *self, const GPtrArray *parts, const GPtrA
 static bool search (EcfsRecovering *self, GHashTable *by_name, GError **error)
 {
     for (size_t i = 0; i < self->n_places; i++) {
+        EcfsRecoverPlace *place = &self->places[i];
         Search one = {.recovering = self, .by_name = by_name, .position = i};
-        if (!ecfs_endpoint_list_wait (self->places[i].endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &one, error) ||
-            !ecfs_endpoint_list_wait (self->places[i].endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, &one, error))
+        GError *why = NULL;
+        if (place->absent ||
+            (ecfs_endpoint_list_wait (place->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &one, &why) &&
+             ecfs_endpoint_list_wait (place->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, &one, &why)))
+            continue;
+        if (self->seeds == NULL) {
+            g_propagate_error (error, why);
             return false;
+        }
+        ecfs_recover_tell (self, "%s", why->message);
+        g_error_free (why);
+        place->absent = true; /* what it has listed so far counts */
     }
     return true;
 }
@@ -451,5 +465,62 @@ bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **erro
     ecfs_recover_tell_behind (self, parts, segments);
     if (!is_linked (self))
         note_unsettled (self, parts, segments);
+    return true;
+}
+
+/* Following */
+
+/* Those of the epoch that is followed, behind what was applied: none of a later one is told, so none ends early. */
+static GPtrArray *new_segments (EcfsRecovering *self, GHashTable *by_name)
+{
+    g_autoptr (GPtrArray) all = of_kind (by_name, ECFS_JOURNAL_SEGMENT);
+    GPtrArray *segments = g_ptr_array_new ();
+    for (guint i = 0; i < all->len; i++) {
+        EcfsRecoverFound *found = g_ptr_array_index (all, i);
+        found->end = found->file.last;
+        if (found->file.epoch == self->journal_epoch && found->end > self->sums->sequence)
+            g_ptr_array_add (segments, found);
+    }
+    return segments;
+}
+
+/* Whether files are there of later changes, and none that continues what was applied. */
+static bool is_left_behind (const EcfsRecovering *self, GHashTable *by_name)
+{
+    bool later = false;
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init (&iter, by_name);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        const EcfsRecoverFound *found = value;
+        bool counts = found->file.epoch == self->journal_epoch && found->file.last > self->sums->sequence &&
+                      !ecfs_recover_is_rare (self, found);
+        bool is_segment = found->file.kind == ECFS_JOURNAL_SEGMENT;
+        if (counts && is_segment && found->file.first <= self->sums->sequence + 1)
+            return false;
+        later = later || (counts && (is_segment || found->file.is_last));
+    }
+    return later;
+}
+
+bool ecfs_recover_go_on (EcfsRecovering *self, bool *ret_lost, GError **error)
+{
+    uint32_t epoch = self->journal_epoch;
+    g_autoptr (GHashTable) by_name = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, ecfs_recover_found_free);
+    if (!search (self, by_name, error))
+        return false;
+    hear_places (self, by_name);
+    find_end (self);
+    *ret_lost = self->epoch > epoch;
+    if (*ret_lost)
+        return true;
+    for (size_t i = 0; i < self->n_places; i++)
+        self->places[i].gapped = has_gap (self, by_name, i);
+    g_autoptr (GPtrArray) segments = new_segments (self, by_name);
+    if (!ecfs_recover_segments (self, segments, &epoch, error))
+        return false;
+    /* A snapshot may be stored a little before the segments up to it. */
+    self->n_behind = is_left_behind (self, by_name) ? self->n_behind + 1 : 0;
+    *ret_lost = self->n_behind >= LOOKS_BEHIND;
     return true;
 }

@@ -24,7 +24,7 @@ static void tell_pending (EcfsRecovering *self)
 
 /* Endpoints */
 
-static bool open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, GError **error)
+bool ecfs_recover_open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, GError **error)
 {
     static const EcfsMarker any; /* lets the connection be made whatever marker there is */
     EcfsRecoverPlace *place = &self->places[self->n_places];
@@ -98,7 +98,7 @@ static bool open_places (EcfsRecovering *self, GError **error)
     g_autoptr (GError) why = NULL;
     self->places = g_new0 (EcfsRecoverPlace, endpoints->len + 1);
     for (guint i = 0; i < endpoints->len; i++)
-        if (!open_place (self, g_ptr_array_index (endpoints, i), error))
+        if (!ecfs_recover_open_place (self, g_ptr_array_index (endpoints, i), error))
             return false;
     for (size_t i = self->n_places; i-- > 0;)
         if (!read_marker (&self->places[i], &why)) {
@@ -384,7 +384,7 @@ static bool store_snapshot (EcfsRecovering *self, const char *path, GError **err
 }
 
 /* The names that were given take the place of those that the journal tells. */
-static bool name_places (EcfsRecovering *self, GError **error)
+bool ecfs_recover_name_places (EcfsRecovering *self, GError **error)
 {
     for (size_t i = 0; i < self->n_places; i++)
         if (!ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint, self->places[i].name,
@@ -517,12 +517,12 @@ static void name_doubted (EcfsRecovering *self)
     }
 }
 
-static bool make_catalog (EcfsRecovering *self, const char *path, GError **error)
+bool ecfs_recover_make_catalog (EcfsRecovering *self, const char *path, GError **error)
 {
     bool made = make_keyed_namespace (self, path, error);
     tell_pending (self);
     if (!made || !ecfs_recover_check_opened (self, error) || !ecfs_recover_reached (self, error) ||
-        !ecfs_recover_leave_unknown (self, error) || !name_places (self, error))
+        !ecfs_recover_leave_unknown (self, error) || !ecfs_recover_name_places (self, error))
         return false;
     name_doubted (self);
     self->sums->n_known = is_empty (self) ? MAX (self->n_known, self->n_by_markers) : self->n_known;
@@ -533,9 +533,10 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
     if (self->new_epoch == 0)
         self->new_epoch = self->what->read_only ? self->epoch : self->used_epoch + 1;
     return ecfs_restore_finish (self->restore, self->new_epoch, self->sequence, error) &&
-           ecfs_recover_note_keys (self, error) && ecfs_recover_objects (self, error) &&
-           ecfs_recover_check_stripes (self, error) &&
-           ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) && count_files (self, error);
+           ecfs_recover_note_keys (self, error) &&
+           (self->what->names_only || (ecfs_recover_objects (self, error) && ecfs_recover_check_stripes (self, error) &&
+                                       ecfs_restore_end (self->restore, &self->sums->n_unfinished, error))) &&
+           count_files (self, error);
 }
 
 /* Whether it makes sense */
@@ -720,7 +721,7 @@ static bool fill_directory (EcfsRecovering *self, GError **error)
     bool changes = !self->what->dry_run && !self->what->read_only, grew = true;
     ecfs_recover_hear_markers (self);
     if (!ecfs_archive_make_directories (self->directory, error) || !ecfs_recover_keep_keys (self, error) ||
-        (changes && !ecfs_recover_claim_begin (self, error)) || !make_catalog (self, path, error) ||
+        (changes && !ecfs_recover_claim_begin (self, error)) || !ecfs_recover_make_catalog (self, path, error) ||
         !check_sense (self, error))
         return false;
     if (self->what->dry_run)
@@ -738,16 +739,31 @@ static bool fill_directory (EcfsRecovering *self, GError **error)
         ecfs_recover_tell (self, "another machine has stored changes meanwhile: the catalog is made again");
         remove_snapshot (self);
         reset_sums (self);
-        if (!make_catalog (self, path, error))
+        if (!ecfs_recover_make_catalog (self, path, error))
             return false;
     }
 }
 
+bool ecfs_recover_begin (EcfsRecovering *self, GError **error)
+{
+    return open_places (self, error) && ecfs_recover_gather_keys (self, error) &&
+           ecfs_recover_judge_markers (self, error) && ecfs_recover_check_keys (self, error) &&
+           ecfs_recover_weigh_keys (self, error);
+}
+
+void ecfs_recover_close (EcfsRecovering *self)
+{
+    ecfs_recover_claim_free (self);
+    g_clear_pointer (&self->seen, g_hash_table_unref);
+    g_clear_pointer (&self->unsettled, g_free);
+    ecfs_restore_free (g_steal_pointer (&self->restore));
+    close_places (self);
+    g_clear_pointer (&self->pending, g_ptr_array_unref);
+}
+
 static bool recover_into (EcfsRecovering *self, GError **error)
 {
-    bool good = open_places (self, error) && ecfs_recover_gather_keys (self, error) &&
-                ecfs_recover_judge_markers (self, error) && ecfs_recover_check_keys (self, error) &&
-                ecfs_recover_weigh_keys (self, error) && fill_directory (self, error);
+    bool good = ecfs_recover_begin (self, error) && fill_directory (self, error);
     self->sums->archive = self->archive;
     if (good)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);
@@ -764,12 +780,7 @@ static bool recover_into (EcfsRecovering *self, GError **error)
         remove_snapshot (self);
         ecfs_recover_claim_give_up (self);
     }
-    ecfs_recover_claim_free (self);
-    g_clear_pointer (&self->seen, g_hash_table_unref);
-    g_clear_pointer (&self->unsettled, g_free);
-    ecfs_restore_free (self->restore);
-    close_places (self);
-    g_clear_pointer (&self->pending, g_ptr_array_unref);
+    ecfs_recover_close (self);
     return ecfs_catalog_close (self->catalog, good ? error : NULL) && good;
 }
 

@@ -34,6 +34,7 @@ typedef struct EcfsRecover {
     const char *const *distrust;
     int64_t at_ns;                 /* the archive as it was then, since 1970; 0: as it is */
     const EcfsRecoverWatch *watch; /* to see the past, with read_only; NULL: nobody does */
+    bool names_only;               /* with read_only: without a look at stripes, so of the journal alone */
     bool without_silent;           /* endpoints that cannot be asked now are left out; else that is an error */
     bool dry_run;                  /* only finds out what would be: nothing stays anywhere */
     bool read_only;                /* changes nothing on any endpoint, and the directory can be read only */

@@ -27,6 +27,7 @@ typedef struct EcfsRecoverPlace {
     bool is_unsigned; /* of these: the marker has no key at all, as before the archive had one; that is before */
     EcfsMarker before;
     char *unread;      /* why its marker cannot be read; NULL: it was; owned */
+    bool absent;       /* it cannot be asked now, and may be later: of an archive that is followed */
     bool silent;       /* it has neither journal nor snapshots, and may have lost any */
     bool gapped;       /* something is missing before what it has, and it may have lost any of that */
     bool has_false;    /* one of its files of the journal cannot be used, which was told */
@@ -88,6 +89,9 @@ typedef struct EcfsRecovering {
     EcfsCatalog *catalog;
     EcfsRestore *restore;
     const GArray *pieces; /* the stripes that are there, while strays are put */
+    GPtrArray *seeds;     /* of EcfsEndpointRow that the catalog begins with; NULL: it is not followed; owned */
+    unsigned n_behind;    /* looks at the journal that found later changes, and not the next */
+    GPtrArray *applied;   /* of EcfsJournalRow, copies: what was applied since somebody looked; NULL: nobody does */
 } EcfsRecovering;
 
 /* What stripes of an object tell of a file. */
@@ -141,6 +145,17 @@ bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done
 /** A file of an endpoint, whole; NULL. */
 GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error);
 
+/** Opens the endpoints, takes the keys and judges whose word counts: what comes before a catalog can be made. */
+bool ecfs_recover_begin (EcfsRecovering *self, GError **error);
+/** Opens one more, whose marker is to be read yet. */
+bool ecfs_recover_open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, GError **error);
+/** Makes the catalog @path; it is open then, and so are the endpoints. */
+bool ecfs_recover_make_catalog (EcfsRecovering *self, const char *path, GError **error);
+/** Gives the endpoints in the catalog the names that were given. */
+bool ecfs_recover_name_places (EcfsRecovering *self, GError **error);
+/** Ends all but the catalog, whatever has begun. */
+void ecfs_recover_close (EcfsRecovering *self);
+
 /** Takes a place out, which is left alone. */
 void ecfs_recover_drop_place (EcfsRecovering *self, size_t position);
 /** The archive that is meant: the one that the user named, that the keys are of, or that most markers name. ENOTUNIQ.
@@ -180,6 +195,9 @@ bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **erro
 bool ecfs_recover_is_then (EcfsRecovering *self, int64_t time_ns);
 /** Applies records as far as they are of the moment that is asked for, and of later ones where content is since. */
 bool ecfs_recover_apply (EcfsRecovering *self, const GPtrArray *rows, GError **error);
+/** Applies what is stored behind what the catalog was made of. *ret_lost: that cannot be reached any more, as another
+ * epoch began or files of the journal are gone, so that it is to be made anew. Places that do not answer are absent. */
+bool ecfs_recover_go_on (EcfsRecovering *self, bool *ret_lost, GError **error);
 /** When all are applied. ENOENT: nothing is kept of that moment. */
 bool ecfs_recover_reached (EcfsRecovering *self, GError **error);
 /** Whether there are segments that were not there when the catalog was made, of what it was made of. */

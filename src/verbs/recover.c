@@ -103,6 +103,7 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
                                .distrust = what->distrust,
                                .dry_run = what->dry_run,
                                .read_only = what->read_only,
+                               .names_only = what->read_only && what->names_only,
                                .force = what->force,
                                .ask = what->ask,
                                .tell = what->tell != NULL ? what->tell : tell_nobody,

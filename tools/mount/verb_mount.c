@@ -13,16 +13,40 @@ const char *tool_fuse_version (void)
     return fuse_pkgversion ();
 }
 
+static void tell (void *user, const char *text)
+{
+    const Verb *verb = user;
+    g_autofree char *printable = tool_printable (text);
+    tool_say (verb->name, "%s", printable);
+}
+
+/* A directory that is not there yet is made, for reading only, from what its endpoints tell. */
+static bool make_follower (const Verb *verb, const char *directory, char **endpoints, GError **error)
+{
+    const EcfsRecovery what = {.endpoints = (const char *const *) endpoints,
+                               .read_only = true,
+                               .names_only = true,
+                               .tell = tell,
+                               .user = (void *) verb};
+    if (endpoints == NULL || g_file_test (directory, G_FILE_TEST_EXISTS))
+        return true;
+    g_autofree char *report = ecfs_recover (directory, &what, error);
+    return report != NULL;
+}
+
 int verb_mount (const Verb *verb, int argc, char **argv)
 {
-    gboolean foreground = FALSE, debug = FALSE;
-    g_auto (GStrv) lists = NULL;
+    gboolean foreground = FALSE, debug = FALSE, follow = FALSE;
+    g_auto (GStrv) lists = NULL, endpoints = NULL;
     g_autofree char *at = NULL;
     const GOptionEntry options[] = {
         {"foreground", 'f', 0, G_OPTION_ARG_NONE, &foreground, "Stay in the foreground, and log to stderr", NULL},
         {"options", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &lists, "ro, allow_other, and others that mount(8) takes",
          "OPTS"},
         {"at", 0, 0, G_OPTION_ARG_STRING, &at, "The archive as it was then, for reading only", "TIME"},
+        {"follow", 0, 0, G_OPTION_ARG_NONE, &follow, "Show what another machine writes, for reading only", NULL},
+        {"endpoint", 'e', 0, G_OPTION_ARG_STRING_ARRAY, &endpoints,
+         "With --follow: make the directory, of these endpoints, where it is not there yet", "NAME=URL"},
         {"debug", 'd', 0, G_OPTION_ARG_NONE, &debug, "Print every request; implies -f", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 2, 2);
@@ -37,6 +61,13 @@ int verb_mount (const Verb *verb, int argc, char **argv)
         g_free (mount.at);
         mount.at = g_steal_pointer (&at);
     }
+    mount.follow = mount.follow || follow;
+    if (good && endpoints != NULL && !mount.follow) {
+        tool_say (verb->name, "--endpoint goes with --follow");
+        good = false;
+    }
+    if (good && mount.follow)
+        good = make_follower (verb, argv[1], endpoints, &error);
     if (good)
         status = ecfs_mount_run (&mount, &error);
     ecfs_mount_options_clear (&mount);

@@ -1,0 +1,265 @@
+/*
+ * A mount that follows what another machine writes: a thread keeps the catalog up with the journal, and what changed is
+ * forgotten here and in the kernel. The kernel is told by another thread, since it may wait for reads that wait for the
+ * first; names and attributes that it is not told of are looked up again after a second, as in every mount for reading.
+ *
+ * A read may find that stripes are gone, since what it reads was deleted or moved: it is tried again once, behind what
+ * is newer by then.
+ */
+#include "recover/follow.h"
+#include "archive/common.h"
+#include "catalog/journal.h"
+#include "fs/fs_priv.h"
+#include "program/program.h"
+#include "util/ticker.h"
+
+#include <json-glib/json-glib.h>
+
+#define LOOK_US   (2 * G_USEC_PER_SEC) /* between looks at the endpoints */
+#define ROWS_MOST 10000                /* of which the kernel is told; with more, all inodes that it knows are stale */
+
+typedef struct Waiting {
+    void (*then) (void *user);
+    void *user;
+} Waiting;
+
+struct EcfsFsFollow {
+    EcfsFs *fs;
+    struct fuse_session *session;
+    EcfsFollow *follow; /* the ticker's */
+    bool has_failed;    /* and it was said; likewise */
+    EcfsTicker *ticker;
+    EcfsWorkers *teller; /* of the kernel */
+    EcfsMutex lock;
+    GArray *waiting; /* of Waiting; guarded by lock */
+};
+
+/* The kernel */
+
+typedef struct News {
+    EcfsFsFollow *follow;
+    GPtrArray *rows; /* of EcfsJournalRow; NULL: anything may have changed */
+} News;
+
+static uint64_t *known_inodes (EcfsFs *fs, guint *ret_n)
+{
+    GHashTableIter iter;
+    gpointer value;
+    ecfs_mutex_lock (&fs->lock);
+    uint64_t *inodes = g_new (uint64_t, g_hash_table_size (fs->inodes) + 1);
+    *ret_n = 0;
+    g_hash_table_iter_init (&iter, fs->inodes);
+    while (g_hash_table_iter_next (&iter, NULL, &value))
+        inodes[(*ret_n)++] = ((const EcfsInode *) value)->ino;
+    ecfs_mutex_unlock (&fs->lock);
+    return inodes;
+}
+
+static void tell_of_item (struct fuse_session *session, const EcfsJournalItem *item)
+{
+    g_autofree char *name = NULL;
+    switch (item->type) {
+    case ECFS_JOURNAL_NAME_ADDED:
+    case ECFS_JOURNAL_NAME_REMOVED:
+        name = g_strndup ((const char *) item->name.bytes, item->name.size);
+        (void) fuse_lowlevel_notify_inval_entry (session, item->parent, name, strlen (name)); /* it may not know it */
+        (void) fuse_lowlevel_notify_inval_inode (session, item->parent, 0, 0);
+        break;
+    case ECFS_JOURNAL_INODE:
+    case ECFS_JOURNAL_TOUCH:
+    case ECFS_JOURNAL_CONTENT:
+        (void) fuse_lowlevel_notify_inval_inode (session, item->attr.ino, 0, 0); /* likewise */
+        break;
+    default:
+        break;
+    }
+}
+
+/* Calls @each with all items of all records. */
+static void for_items (const GPtrArray *rows, void (*each) (void *user, const EcfsJournalItem *item), void *user)
+{
+    for (guint i = 0; i < rows->len; i++) {
+        EcfsCursor cursor;
+        EcfsJournalItem item;
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        if (ecfs_journal_open (&cursor, row->record->data, row->record->len) == 0)
+            while (ecfs_journal_next (&cursor, &item) == 1)
+                each (user, &item);
+    }
+}
+
+static void tell_each (void *user, const EcfsJournalItem *item)
+{
+    const EcfsFsFollow *self = user;
+    tell_of_item (self->session, item);
+}
+
+static void tell_kernel (void *data)
+{
+    News *news = data;
+    EcfsFsFollow *self = news->follow;
+    if (news->rows != NULL) {
+        for_items (news->rows, tell_each, self);
+        g_ptr_array_unref (news->rows);
+    } else {
+        guint n;
+        g_autofree uint64_t *inodes = known_inodes (self->fs, &n);
+        for (guint i = 0; i < n; i++)
+            (void) fuse_lowlevel_notify_inval_inode (self->session, inodes[i], 0, 0); /* likewise */
+    }
+    g_free (news);
+}
+
+/* Here */
+
+static void forget_each (void *user, const EcfsJournalItem *item)
+{
+    if (item->type == ECFS_JOURNAL_CONTENT || item->type == ECFS_JOURNAL_INODE)
+        ecfs_fs_forget_known (user, item->attr.ino);
+}
+
+static void forget (EcfsFsFollow *self, const GPtrArray *rows)
+{
+    ecfs_archive_stripes_changed (self->fs->archive);
+    if (rows != NULL) {
+        for_items (rows, forget_each, self->fs);
+        return;
+    }
+    guint n;
+    g_autofree uint64_t *inodes = known_inodes (self->fs, &n);
+    for (guint i = 0; i < n; i++)
+        ecfs_fs_forget_known (self->fs, inodes[i]);
+}
+
+/* For `ecfs status`; without it that says less. */
+static void keep_state (const EcfsFsFollow *self, const GError *why)
+{
+    const EcfsFollowed *state = ecfs_follow_state (self->follow);
+    JsonObject *facts = json_object_new ();
+    json_object_set_int_member (facts, "epoch", state->epoch);
+    json_object_set_int_member (facts, "sequence", (int64_t) state->sequence);
+    json_object_set_int_member (facts, "changed_ns", state->time_ns);
+    json_object_set_int_member (facts, "looked_s", g_get_real_time () / G_USEC_PER_SEC);
+    json_object_set_int_member (facts, "endpoints_asked", (int64_t) state->n_asked);
+    json_object_set_int_member (facts, "endpoints", (int64_t) state->n_known);
+    json_object_set_boolean_member (facts, "sure", state->is_sure);
+    if (why != NULL)
+        json_object_set_string_member (facts, "trouble", why->message);
+    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, facts);
+    g_autofree char *text = json_to_string (node, FALSE);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (self->fs->archive), ECFS_FS_FOLLOWED_NAME, NULL);
+    g_autoptr (GError) error = NULL;
+    if (!g_file_set_contents_full (path, text, -1, G_FILE_SET_CONTENTS_CONSISTENT, 0600, &error))
+        g_info ("%s", error->message);
+}
+
+static void say (EcfsFsFollow *self, const GError *why)
+{
+    if (why != NULL && !self->has_failed)
+        g_warning ("%s: what is new cannot be followed now: %s", ecfs_archive_directory (self->fs->archive),
+                   why->message);
+    if (why == NULL && self->has_failed)
+        g_message ("%s: what is new is followed again", ecfs_archive_directory (self->fs->archive));
+    self->has_failed = why != NULL;
+}
+
+static void step (EcfsFsFollow *self)
+{
+    GPtrArray *rows;
+    g_autoptr (GError) why = NULL;
+    bool went = ecfs_follow_step (self->follow, &rows, &why);
+    say (self, why);
+    keep_state (self, why);
+    if (!went || (rows != NULL && rows->len == 0)) {
+        g_clear_pointer (&rows, g_ptr_array_unref);
+        return;
+    }
+    if (rows != NULL && rows->len > ROWS_MOST)
+        g_clear_pointer (&rows, g_ptr_array_unref);
+    forget (self, rows);
+    News *news = g_new (News, 1);
+    *news = (News){.follow = self, .rows = rows};
+    ecfs_workers_push (self->teller, tell_kernel, news);
+}
+
+static void serve_waiting (GArray *waiting)
+{
+    for (guint i = 0; i < waiting->len; i++) {
+        const Waiting *one = &g_array_index (waiting, Waiting, i);
+        one->then (one->user);
+    }
+    g_array_unref (waiting);
+}
+
+static GArray *take_waiting (EcfsFsFollow *self, bool at_end)
+{
+    ecfs_mutex_lock (&self->lock);
+    GArray *waiting = self->waiting;
+    self->waiting = at_end ? NULL : g_array_new (FALSE, FALSE, sizeof (Waiting));
+    ecfs_mutex_unlock (&self->lock);
+    return waiting;
+}
+
+static void tick (void *user)
+{
+    EcfsFsFollow *self = user;
+    GArray *waiting = take_waiting (self, false); /* before the step: it is behind their errors */
+    step (self);
+    serve_waiting (waiting);
+}
+
+bool ecfs_fs_follow_then (EcfsFsFollow *self, void (*then) (void *user), void *user)
+{
+    const Waiting waiting = {.then = then, .user = user};
+    if (self == NULL)
+        return false;
+    ecfs_mutex_lock (&self->lock);
+    bool lives = self->waiting != NULL;
+    if (lives)
+        g_array_append_val (self->waiting, waiting);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_ticker_nudge (self->ticker);
+    return lives;
+}
+
+EcfsFsFollow *ecfs_fs_follow_begin (EcfsFs *fs, struct fuse_session *session, GError **error)
+{
+    EcfsFollow *follow = ecfs_follow_begin (fs->archive, error);
+    if (follow == NULL)
+        return NULL;
+    EcfsFsFollow *self = g_new0 (EcfsFsFollow, 1);
+    self->fs = fs;
+    self->session = session;
+    self->follow = follow;
+    self->waiting = g_array_new (FALSE, FALSE, sizeof (Waiting));
+    ecfs_mutex_init (&self->lock);
+    self->teller = ecfs_workers_new ("ecfs-tell", 1);
+    step (self); /* so that nobody sees what was there when it was mounted last, if it can be helped */
+    return self;
+}
+
+void ecfs_fs_follow_start (EcfsFsFollow *self)
+{
+    if (self != NULL)
+        self->ticker = ecfs_ticker_start (LOOK_US, tick, self);
+}
+
+void ecfs_fs_follow_stop (EcfsFsFollow *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_ticker_stop (g_steal_pointer (&self->ticker));
+    serve_waiting (take_waiting (self, true));
+    ecfs_workers_free (g_steal_pointer (&self->teller));
+}
+
+void ecfs_fs_follow_free (EcfsFsFollow *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_fs_follow_stop (self);
+    ecfs_follow_end (self->follow);
+    ecfs_mutex_clear (&self->lock);
+    g_free (self);
+}
