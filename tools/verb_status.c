@@ -191,11 +191,32 @@ static void print_snapshot (JsonObject *point)
     puts (": a mount of some minutes stores one when it is due");
 }
 
+static void print_follow (JsonObject *status)
+{
+    if (!json_object_has_member (status, "follow"))
+        return;
+    JsonObject *follow = json_object_get_object_member (status, "follow");
+    g_autofree char *changed = clock_text (tool_number (follow, "changed_ns") / 1000000000);
+    if (!json_object_get_boolean_member (follow, "lives"))
+        printf ("follows    nothing now: it is not mounted; names are as of %s\n", changed);
+    else
+        printf ("follows    another machine, up to %s (change %" PRIi64 "); %" PRIi64 " of %" PRIi64
+                " endpoints answered %" PRIi64 " s ago%s\n",
+                changed, tool_number (follow, "sequence"), tool_number (follow, "endpoints_asked"),
+                tool_number (follow, "endpoints"),
+                MAX (g_get_real_time () / G_USEC_PER_SEC - tool_number (follow, "looked_s"), 0),
+                json_object_get_boolean_member (follow, "sure") ? "" : ", too few to be sure that nothing is newer");
+    if (json_object_has_member (follow, "trouble"))
+        printf ("           %s\n", tool_text (follow, "trouble"));
+}
+
 static void print_recovery_point (JsonObject *status)
 {
     JsonObject *point = json_object_get_object_member (status, "recovery_point");
     int64_t n_pending = tool_number (point, "pending");
     g_autofree char *time = clock_text (tool_number (point, "time"));
+    if (json_object_has_member (status, "follow"))
+        return; /* that is for who writes it */
     if (json_object_has_member (status, "old_copy"))
         printf ("recovery   %s\n", tool_text (status, "old_copy"));
     else if (json_object_has_member (status, "held"))
@@ -401,6 +422,7 @@ static void print_status (JsonObject *status)
                 json_object_has_member (status, "deletions_wait") ? ": " : "", tool_text (status, "deletions_wait"));
     print_repairs (status);
     print_recovery_point (status);
+    print_follow (status);
     if (json_object_has_member (status, "scrub")) /* not where the mount is of an earlier ecfs */
         print_scrub (status);
     if (json_object_has_member (status, "policy"))

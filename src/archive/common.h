@@ -164,6 +164,7 @@ void ecfs_archive_remove_salvage (EcfsEndpoint *endpoint);
 /** What an archive directory has beside catalog and configuration. */
 bool ecfs_archive_make_directories (const char *directory, GError **error);
 /* What a recovery that has not ended leaves in its directory. */
+#define ECFS_FOLLOWED_NAME   "followed" /* how far a mount is that follows, as JSON */
 #define ECFS_RECOVERING_NAME "recovering"
 /** For a recovery: makes an archive directory, or takes one that is empty, or that another has left which was killed;
  * *ret_lock keeps others from doing so meanwhile. */

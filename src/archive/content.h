@@ -30,6 +30,7 @@ void ecfs_content_pass_over_damage (EcfsContent *self);
 EcfsContent *ecfs_content_ref (EcfsContent *self);
 /** NULL is accepted. Reads under way keep their own reference. */
 void ecfs_content_unref (EcfsContent *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsContent, ecfs_content_unref)
 
 /**
  * False when one of its objects has other stripes meanwhile, since it was repaired or stored in full: what is opened

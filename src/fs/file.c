@@ -63,6 +63,24 @@ static void keep_content (EcfsFs *self, uint64_t ino, EcfsContent *content, unsi
     ecfs_mutex_unlock (&self->lock);
 }
 
+/* @last: what was read so far, borrowed, or NULL. Whoever has a file open that another machine has removed reads on.
+ * And what is missing there was mostly deleted: its damage is for who writes. */
+static EcfsContent *open_content (EcfsFs *self, uint64_t ino, EcfsContent *last, GError **error)
+{
+    GError *why = NULL;
+    EcfsContent *content = ecfs_content_open (self->archive, ino, &why);
+    if (content != NULL && self->follow != NULL)
+        ecfs_content_pass_over_damage (content);
+    if (content != NULL)
+        return content;
+    if (self->follow != NULL && last != NULL && ecfs_errno (why) == ENOENT) {
+        g_error_free (why);
+        return ecfs_content_ref (last);
+    }
+    g_propagate_error (error, why);
+    return NULL;
+}
+
 /* The staged file to read from, for ecfs_staged_read_end (); or NULL and committed content in *ret_content (or an
  * error). */
 static EcfsStaged *source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error)
@@ -70,8 +88,10 @@ static EcfsStaged *source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content
     unsigned epoch;
     /* In this order: content that is kept under the epoch was committed while nothing was staged after it began. */
     EcfsContent *content = kept_content (self, ino, &epoch);
+    g_autoptr (EcfsContent) last = NULL;
     while (content != NULL && !ecfs_content_is_current (content)) {
-        ecfs_content_unref (content);
+        ecfs_content_unref (last);
+        last = content;
         forget_content (self, ino);
         content = kept_content (self, ino, &epoch);
     }
@@ -84,7 +104,7 @@ static EcfsStaged *source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content
         return staged;
     }
     if (content == NULL) {
-        content = ecfs_content_open (self->archive, ino, error);
+        content = open_content (self, ino, last, error);
         if (content != NULL)
             keep_content (self, ino, content, epoch);
     }
@@ -108,6 +128,28 @@ static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct
     fi->keep_cache = !self->readonly;
     if (fuse_reply_open (req, fi) != 0)
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));
+}
+
+/* Another machine may have put another file in its place: then the kernel is to look the name up again. What is opened
+ * stays readable when that happens later. */
+static void open_followed (fuse_req_t req, uint64_t ino, struct fuse_file_info *fi)
+{
+    unsigned epoch;
+    EcfsFs *self = ecfs_fs_of (req);
+    g_autoptr (GError) error = NULL;
+    EcfsContent *kept = kept_content (self, ino, &epoch);
+    g_autoptr (EcfsContent) content = open_content (self, ino, NULL, &error);
+    ecfs_content_unref (kept);
+    if (content == NULL && ecfs_errno (error) == ENOENT) {
+        fuse_reply_err (req, ESTALE);
+        return;
+    }
+    if (content == NULL) {
+        ecfs_fs_reply_error (req, ino, "opening it", error);
+        return;
+    }
+    reply_open (req, ino, NULL, fi);
+    keep_content (self, ino, content, epoch);
 }
 
 /* The kernel takes set-user-ID bits from what others change, except where opening truncates. */
@@ -146,7 +188,10 @@ static void op_open (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         EcfsReads *reads = ecfs_archive_service (ecfs_fs_of (req)->archive, ECFS_SERVICE_READS);
         if (reads != NULL)
             ecfs_reads_note (reads, ino);
-        reply_open (req, ino, NULL, fi);
+        if (ecfs_fs_of (req)->follow != NULL)
+            open_followed (req, ino, fi);
+        else
+            reply_open (req, ino, NULL, fi);
         return;
     }
     Open *request = g_new (Open, 1);
@@ -220,9 +265,11 @@ static void read_again (void *user)
     EcfsFs *self = ecfs_fs_of (request->req);
     request->is_second = true;
     ecfs_fs_forget_known (self, request->ino);
-    EcfsContent *content = ecfs_content_open (self->archive, request->ino, &error);
+    EcfsContent *content = open_content (self, request->ino, NULL, &error);
     if (content != NULL)
         read_content (request, content);
+    else if (ecfs_errno (error) == ENOENT) /* another machine has removed it, and its stripes are gone */
+        fuse_reply_err (request->req, ESTALE);
     else
         ecfs_fs_reply_error (request->req, request->ino, "read", error);
     ecfs_content_unref (content);

@@ -148,7 +148,7 @@ static void keep_state (const EcfsFsFollow *self, const GError *why)
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (node, facts);
     g_autofree char *text = json_to_string (node, FALSE);
-    g_autofree char *path = g_build_filename (ecfs_archive_directory (self->fs->archive), ECFS_FS_FOLLOWED_NAME, NULL);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (self->fs->archive), ECFS_FOLLOWED_NAME, NULL);
     g_autoptr (GError) error = NULL;
     if (!g_file_set_contents_full (path, text, -1, G_FILE_SET_CONTENTS_CONSISTENT, 0600, &error))
         g_info ("%s", error->message);
@@ -258,7 +258,6 @@ void ecfs_fs_follow_free (EcfsFsFollow *self)
 {
     if (self == NULL)
         return;
-    ecfs_fs_follow_stop (self);
     ecfs_follow_end (self->follow);
     ecfs_mutex_clear (&self->lock);
     g_free (self);

@@ -115,7 +115,6 @@ uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, in
 void ecfs_fs_forget_known (EcfsFs *self, uint64_t ino);
 
 /* follow.c: all but begin () accept NULL. */
-#define ECFS_FS_FOLLOWED_NAME "followed" /* in the archive directory, how far it is */
 typedef struct EcfsFsFollow EcfsFsFollow;
 /** Takes the archive's lock and looks at the endpoints for the first time; where that fails, it is said, and what the
  * catalog has is shown until it succeeds. */
@@ -126,7 +125,7 @@ void ecfs_fs_follow_start (EcfsFsFollow *self);
 bool ecfs_fs_follow_then (EcfsFsFollow *self, void (*then) (void *user), void *user);
 /** Ends the looking; who waits is called. */
 void ecfs_fs_follow_stop (EcfsFsFollow *self);
-/** When no operation is under way. */
+/** After stop (), when no operation is under way. */
 void ecfs_fs_follow_free (EcfsFsFollow *self);
 
 /* options.c */

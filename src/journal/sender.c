@@ -7,8 +7,8 @@
 
 #include <inttypes.h>
 
-#define TICK_US        (10 * G_USEC_PER_SEC)
-#define GATHER_US      (20 * G_USEC_PER_SEC) /* changes that are older travel at the next tick: within a minute */
+#define TICKS          6 /* of a journal_interval; … */
+#define GATHER_TICKS   2 /* … changes that are older travel at the next, and have the rest of them for it */
 #define RETRY_US       (10 * G_USEC_PER_SEC)
 #define STOP_US        (5 * G_USEC_PER_SEC) /* for what is left at the end, … */
 #define STOP_ENOUGH_US G_USEC_PER_SEC       /* … when enough endpoints have it */
@@ -307,6 +307,11 @@ static bool want_all (EcfsJournalSender *self)
     return true;
 }
 
+static int64_t tick_us (const EcfsJournalSender *self)
+{
+    return ecfs_archive_config (self->archive)->journal_interval_us / TICKS;
+}
+
 /* Decides whether changes that nobody waits for are to travel now. */
 static void look_for_changes (EcfsJournalSender *self)
 {
@@ -322,7 +327,7 @@ static void look_for_changes (EcfsJournalSender *self)
         return;
     if (self->pending_us == 0)
         self->pending_us = now_us;
-    if (now || now_us - self->pending_us >= GATHER_US)
+    if (now || now_us - self->pending_us >= GATHER_TICKS * tick_us (self))
         (void) want_all (self); /* else it is tried again */
 }
 
@@ -414,8 +419,8 @@ static void *run (void *data)
         step (self);
         ecfs_mutex_lock (&self->lock);
         bool idle = self->pending_us == 0 && self->wanted <= self->durable;
-        int64_t tick_us = MIN (TICK_US, ecfs_lineage_again_us);
-        int64_t pause_us = any_is_asked_locked (self) ? ASKED_US : idle ? tick_us : tick_us / 5;
+        int64_t idle_us = MIN (tick_us (self), ecfs_lineage_again_us);
+        int64_t pause_us = any_is_asked_locked (self) ? ASKED_US : idle ? idle_us : idle_us / 5;
         int64_t until_us = ecfs_now_us () + pause_us;
         while (!self->stopping && !self->hurried && !self->was_awaited && self->wanted == MAX (wanted, self->durable) &&
                self->round == round && !any_ended_locked (self) && ecfs_now_us () < until_us)

@@ -179,7 +179,8 @@ static void take_setting (void *user, const char *key, const char *value)
     g_autoptr (GError) error = NULL;
     if (g_str_equal (key, "deletion_grace")) { /* nothing that endpoints tell makes a deletion sooner */
         g_autofree char *now = format_setting (self->config, key);
-        if (!is_given (self->recovering->what, key) && g_strcmp0 (value, now) != 0)
+        if (!self->recovering->what->names_only && !is_given (self->recovering->what, key) &&
+            g_strcmp0 (value, now) != 0)
             ecfs_recover_tell (self->recovering,
                                "deletion_grace was %s and is %s now; change it in " ECFS_CONFIG_NAME
                                " if you want the old value",

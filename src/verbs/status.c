@@ -453,6 +453,7 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
     g_autoptr (GError) read_only = NULL;
     if (!ecfs_archive_check_writable (archive, &read_only))
         ecfs_status_add_text (status, "read_only", read_only->message);
+    ecfs_status_add_follow (status, archive);
     if (ecfs_archive_lineage (archive) == NULL)
         return;
     g_autofree char *trouble = ecfs_archive_trouble (archive);
