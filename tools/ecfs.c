@@ -35,6 +35,8 @@ static const Verb verbs[] = {
     {"export", "ARCHIVE PATH", "Prints the descriptor of a stored file", verb_export},
     {"fetch", "DESCRIPTOR FILE", "Fetches what a descriptor describes, without its archive", verb_fetch},
     {"recover", "ARCHIVE --endpoint URL...", "Makes an archive directory anew from its endpoints", verb_recover},
+    {"takeover", "ARCHIVE [--endpoint URL...]", "Takes an archive over, or makes an old copy of it the newest",
+     verb_takeover},
     {"destroy", "ARCHIVE", "Removes an archive with everything it stored", verb_destroy},
     {"drill", "ARCHIVE", "Rehearses the loss of endpoints", verb_drill},
     {"sim", "SCENARIO", "Simulates reading, or failure and repair over years", verb_sim},

@@ -251,6 +251,26 @@ char *tool_printable (const char *text)
     return isatty (STDOUT_FILENO) ? ecfs_printable (text) : g_strdup (text);
 }
 
+void tool_print_unstored (JsonObject *unstored, const char *title)
+{
+    JsonArray *list = json_object_get_array_member (unstored, "list");
+    const guint n_told = json_array_get_length (list);
+    const int64_t n_files = tool_number (unstored, "files"), n_changes = tool_number (unstored, "changes");
+    g_autofree char *bytes = tool_bytes ((double) tool_number (unstored, "bytes"));
+    if (n_files + n_changes == 0)
+        return;
+    printf ("%s: %" PRIi64 " files with %s, and %" PRIi64 " other changes\n", title, n_files, bytes, n_changes);
+    for (guint i = 0; i < n_told; i++) {
+        JsonObject *row = json_array_get_object_element (list, i);
+        g_autofree char *path = tool_printable (tool_text (row, "path"));
+        g_autofree char *size = tool_bytes ((double) tool_number (row, "size"));
+        bool has_size = tool_number (row, "size") > 0;
+        printf ("  %s: %s%s%s\n", path, tool_text (row, "state"), has_size ? ", " : "", has_size ? size : "");
+    }
+    if (n_told < n_files + n_changes)
+        printf ("  and %" PRIi64 " more\n", n_files + n_changes - n_told);
+}
+
 static unsigned width (const char *text)
 {
     return g_utf8_validate (text, -1, NULL) ? (unsigned) g_utf8_strlen (text, -1) : (unsigned) strlen (text);

@@ -43,6 +43,7 @@ int verb_key (const Verb *verb, int argc, char **argv);
 int verb_export (const Verb *verb, int argc, char **argv);
 int verb_fetch (const Verb *verb, int argc, char **argv);
 int verb_recover (const Verb *verb, int argc, char **argv);
+int verb_takeover (const Verb *verb, int argc, char **argv);
 int verb_drill (const Verb *verb, int argc, char **argv);
 int verb_policy (const Verb *verb, int argc, char **argv);
 int verb_recode (const Verb *verb, int argc, char **argv);
@@ -111,6 +112,9 @@ char *tool_seconds (double seconds);
 
 /** @text with what a terminal would obey made harmless when stdout is one; g_free (). */
 char *tool_printable (const char *text);
+
+/** What only an archive directory has, as the member `unstored` of its status tells it, below @title. */
+void tool_print_unstored (JsonObject *unstored, const char *title);
 
 /** Prints rows of @n_columns cells, each column as wide as its widest; the last cell of a row is not padded. */
 void tool_table (const GPtrArray *cells, unsigned n_columns, const char *indent);

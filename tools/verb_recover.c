@@ -1,4 +1,4 @@
-/* recover: an archive directory from endpoints alone */
+/* recover and takeover: an archive directory from endpoints alone, and an old one made current */
 #include "tool_secret.h"
 
 #include <inttypes.h>
@@ -20,12 +20,15 @@ typedef struct Arguments {
     gboolean dry_run;
     gboolean read_only;
     gboolean force;
+    gboolean yes;
     gboolean allow_lost;
     gboolean json;
 } Arguments;
 
 typedef struct Progress {
     const Verb *verb;
+    bool yes;
+    bool json;
     bool terminal;
     int64_t next_us;
     bool shown;
@@ -74,7 +77,11 @@ static bool ask (void *user, const char *text)
 {
     Progress *self = user;
     char answer[8];
-    if (!isatty (STDIN_FILENO) || !isatty (STDERR_FILENO))
+    if (self->yes) {
+        tell (user, text);
+        return true;
+    }
+    if (self->json || !isatty (STDIN_FILENO) || !isatty (STDERR_FILENO))
         return false;
     end_line (self);
     tool_say (self->verb->name, "%s", text);
@@ -125,8 +132,9 @@ static void print_recovered (const char *directory, JsonObject *report, const Ar
         g_autoptr (GDateTime) time =
             g_date_time_new_from_unix_local (tool_number (report, "recovery_point_ns") / 1000000000);
         g_autofree char *text = time == NULL ? NULL : g_date_time_format (time, "%F %T");
-        printf ("names and attributes are as of %s (change %" PRIi64 ")\n", text == NULL ? "an unknown time" : text,
-                tool_number (report, "sequence"));
+        bool told = json_object_has_member (report, "last_host");
+        printf ("names and attributes are as of %s (change %" PRIi64 "%s%s)\n", text == NULL ? "an unknown time" : text,
+                tool_number (report, "sequence"), told ? ", by " : "", told ? tool_text (report, "last_host") : "");
     } else {
         puts ("there was neither snapshot nor journal: all names and attributes are hints in the stripes");
     }
@@ -141,10 +149,27 @@ static void print_recovered (const char *directory, JsonObject *report, const Ar
     print_end (arguments);
 }
 
-static int recover (const Verb *verb, const char *directory, Arguments *arguments)
+/* What an old copy had alone. */
+static void print_kept (JsonObject *report)
+{
+    if (!json_object_has_member (report, "unstored"))
+        return;
+    tool_print_unstored (json_object_get_object_member (report, "unstored"),
+                         "this directory had what the archive may lack");
+    if (json_object_has_member (report, "kept"))
+        printf ("%" PRIi64 " of these files are kept in %s: copy into the archive what it lacks\n",
+                tool_number (report, "kept"), tool_text (report, "kept_in"));
+}
+
+/* Does it, as one of the verbs. */
+static int run (const Verb *verb, const char *directory, Arguments *arguments,
+                char *(*recover) (const char *directory, const EcfsRecovery *what, GError **error))
 {
     GError *error = NULL;
-    Progress progress = {.verb = verb, .terminal = isatty (STDERR_FILENO) && !arguments->json};
+    Progress progress = {.verb = verb,
+                         .yes = arguments->yes,
+                         .json = arguments->json,
+                         .terminal = isatty (STDERR_FILENO) && !arguments->json};
     const EcfsRecovery what = {.endpoints = (const char *const *) arguments->endpoints,
                                .code = arguments->code,
                                .settings = (const char *const *) arguments->settings,
@@ -157,7 +182,7 @@ static int recover (const Verb *verb, const char *directory, Arguments *argument
                                .dry_run = arguments->dry_run,
                                .read_only = arguments->read_only,
                                .force = arguments->force,
-                               .ask = arguments->json ? NULL : ask,
+                               .ask = ask,
                                .tell = tell,
                                .progress = tick,
                                .user = &progress};
@@ -165,7 +190,7 @@ static int recover (const Verb *verb, const char *directory, Arguments *argument
         return tool_fail (verb->name, error, TOOL_FAILED);
     (void) signal (SIGINT, on_signal);
     (void) signal (SIGTERM, on_signal);
-    g_autofree char *text = ecfs_recover (directory, &what, &error);
+    g_autofree char *text = recover (directory, &what, &error);
     end_line (&progress);
     if (text == NULL) {
         int code = error->code;
@@ -173,9 +198,11 @@ static int recover (const Verb *verb, const char *directory, Arguments *argument
         if (code == ENOTUNIQ && arguments->archive == NULL)
             tool_say (verb->name, "--archive UUID names an archive");
         if (code == ENOTRECOVERABLE)
-            tool_say (verb->name,
-                      "--dry-run and --read-only change nothing, --believe and --distrust say whose word counts, "
-                      "--force recovers all the same");
+            tool_say (
+                verb->name,
+                "%s: nothing is changed; --believe and --distrust say whose word counts, --yes answers that the other "
+                "machine may lose what it stores, --force recovers all the same",
+                recover == ecfs_takeover ? "--dry-run" : "--dry-run and --read-only");
         return tool_status (code);
     }
     g_autoptr (JsonObject) report = tool_json_object (text);
@@ -183,52 +210,107 @@ static int recover (const Verb *verb, const char *directory, Arguments *argument
         puts (text);
     else
         print_recovered (directory, report, arguments);
+    if (!arguments->json)
+        print_kept (report);
     bool all = tool_number (report, "lost") == 0 && tool_number (report, "partial") == 0;
     return all || arguments->allow_lost ? TOOL_DONE : TOOL_FAILED;
 }
 
+static void arguments_clear (Arguments *self)
+{
+    tool_secrets_clear (&self->secrets);
+    g_strfreev (self->endpoints);
+    g_strfreev (self->settings);
+    g_strfreev (self->believe);
+    g_strfreev (self->distrust);
+    g_free (self->code);
+    g_free (self->archive);
+    g_free (self->key);
+    g_free (self->at);
+}
+
+/* That both verbs have. */
+#define OPTIONS(arguments)                                                                                              \
+    {"endpoint",                                                                                                        \
+     'e',                                                                                                               \
+     0,                                                                                                                 \
+     G_OPTION_ARG_FILENAME_ARRAY,                                                                                       \
+     &(arguments)->endpoints,                                                                                           \
+     "An endpoint that is there; give it once for each",                                                                \
+     "[NAME=]URL[,KEY=VALUE...]"},                                                                                      \
+        {"key", 'k', 0, G_OPTION_ARG_FILENAME, &(arguments)->key, "The archive's key, if it has one", "FILE"},          \
+        TOOL_SECRET_OPTIONS (&(arguments)->secrets),                                                                    \
+        {"believe",                                                                                                     \
+         0,                                                                                                             \
+         0,                                                                                                             \
+         G_OPTION_ARG_STRING_ARRAY,                                                                                     \
+         &(arguments)->believe,                                                                                         \
+         "Believe this endpoint, whatever others say; may be repeated",                                                 \
+         "NAME"},                                                                                                       \
+        {"distrust",                                                                                                    \
+         0,                                                                                                             \
+         0,                                                                                                             \
+         G_OPTION_ARG_STRING_ARRAY,                                                                                     \
+         &(arguments)->distrust,                                                                                        \
+         "Believe nothing that this endpoint says; may be repeated",                                                    \
+         "NAME"},                                                                                                       \
+        {"dry-run",                                                                                                     \
+         'n',                                                                                                           \
+         0,                                                                                                             \
+         G_OPTION_ARG_NONE,                                                                                             \
+         &(arguments)->dry_run,                                                                                         \
+         "Only show what would be recovered; change nothing anywhere",                                                  \
+         NULL},                                                                                                         \
+        {"yes",                                                                                                         \
+         'y',                                                                                                           \
+         0,                                                                                                             \
+         G_OPTION_ARG_NONE,                                                                                             \
+         &(arguments)->yes,                                                                                             \
+         "Do not ask whether to, although another machine was just here",                                               \
+         NULL},                                                                                                         \
+        {"force",                                                                                                       \
+         'f',                                                                                                           \
+         0,                                                                                                             \
+         G_OPTION_ARG_NONE,                                                                                             \
+         &(arguments)->force,                                                                                           \
+         "Also where it is refused otherwise, as when endpoints are missing",                                           \
+         NULL},                                                                                                         \
+        {"allow-lost", 0, 0, G_OPTION_ARG_NONE, &(arguments)->allow_lost, "Exit with 0 even if objects cannot be read", \
+         NULL},                                                                                                         \
+    {                                                                                                                   \
+        "json", 0, 0, G_OPTION_ARG_NONE, &(arguments)->json, "Print a JSON object", NULL                                \
+    }
+
 int verb_recover (const Verb *verb, int argc, char **argv)
 {
     Arguments arguments = {0};
-    const GOptionEntry options[] = {
-        {"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints,
-         "An endpoint that is there; give it once for each", "[NAME=]URL[,KEY=VALUE...]"},
-        {"archive", 'a', 0, G_OPTION_ARG_STRING, &arguments.archive, "The archive, if the endpoints belong to several",
-         "UUID"},
-        {"key", 'k', 0, G_OPTION_ARG_FILENAME, &arguments.key, "The archive's key, if it has one", "FILE"},
-        TOOL_SECRET_OPTIONS (&arguments.secrets),
-        {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code, "The code of new files, in place of what it was",
-         "CODE"},
-        {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
-         "A key of [archive] in ecfs.conf, in place of what it was; may be repeated", "KEY=VALUE"},
-        {"believe", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.believe,
-         "Believe this endpoint, whatever others say; may be repeated", "NAME"},
-        {"distrust", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.distrust,
-         "Believe nothing that this endpoint says; may be repeated", "NAME"},
-        {"at", 0, 0, G_OPTION_ARG_STRING, &arguments.at, "The archive as it was then, as far as its history goes",
-         "TIME"},
-        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &arguments.dry_run,
-         "Only show what would be recovered; change nothing anywhere", NULL},
-        {"read-only", 'r', 0, G_OPTION_ARG_NONE, &arguments.read_only,
-         "Make a directory that can only be read, and change no endpoint", NULL},
-        {"force", 'f', 0, G_OPTION_ARG_NONE, &arguments.force,
-         "Recover although endpoints are missing or another machine was just here", NULL},
-        {"allow-lost", 0, 0, G_OPTION_ARG_NONE, &arguments.allow_lost, "Exit with 0 even if objects cannot be read",
-         NULL},
-        {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
-        G_OPTION_ENTRY_NULL};
+    const GOptionEntry options[] = {OPTIONS (&arguments),
+                                    {"archive", 'a', 0, G_OPTION_ARG_STRING, &arguments.archive,
+                                     "The archive, if the endpoints belong to several", "UUID"},
+                                    {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code,
+                                     "The code of new files, in place of what it was", "CODE"},
+                                    {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
+                                     "A key of [archive] in ecfs.conf, in place of what it was; may be repeated",
+                                     "KEY=VALUE"},
+                                    {"at", 0, 0, G_OPTION_ARG_STRING, &arguments.at,
+                                     "The archive as it was then, as far as its history goes", "TIME"},
+                                    {"read-only", 'r', 0, G_OPTION_ARG_NONE, &arguments.read_only,
+                                     "Make a directory that can only be read, and change no endpoint", NULL},
+                                    G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     if (arguments.endpoints == NULL)
         tool_say (verb->name, "--endpoint is missing: give it once for each endpoint that is there");
-    int status = arguments.endpoints == NULL ? TOOL_USAGE : recover (verb, argv[1], &arguments);
-    tool_secrets_clear (&arguments.secrets);
-    g_strfreev (arguments.endpoints);
-    g_strfreev (arguments.settings);
-    g_strfreev (arguments.believe);
-    g_strfreev (arguments.distrust);
-    g_free (arguments.code);
-    g_free (arguments.archive);
-    g_free (arguments.key);
-    g_free (arguments.at);
+    int status = arguments.endpoints == NULL ? TOOL_USAGE : run (verb, argv[1], &arguments, ecfs_recover);
+    arguments_clear (&arguments);
+    return status;
+}
+
+int verb_takeover (const Verb *verb, int argc, char **argv)
+{
+    Arguments arguments = {0};
+    const GOptionEntry options[] = {OPTIONS (&arguments), G_OPTION_ENTRY_NULL};
+    (void) tool_parse (verb, options, argc, argv, 1, 1);
+    int status = run (verb, argv[1], &arguments, ecfs_takeover);
+    arguments_clear (&arguments);
     return status;
 }

@@ -130,6 +130,13 @@ static void print_staging (JsonObject *status)
         puts ("  the archive is not mounted for writing: mount it for writing to store them");
 }
 
+/* What a copy has that another machine has taken over from. */
+static void print_unstored (JsonObject *status)
+{
+    if (json_object_has_member (status, "unstored"))
+        tool_print_unstored (json_object_get_object_member (status, "unstored"), "not stored before that");
+}
+
 static void print_repairs (JsonObject *status)
 {
     JsonObject *repairs = json_object_get_object_member (status, "repairs");
@@ -428,6 +435,7 @@ static void print_status (JsonObject *status)
     if (json_object_has_member (status, "policy"))
         print_policy (status);
     print_staging (status);
+    print_unstored (status);
     print_interrupted (status);
 }
 

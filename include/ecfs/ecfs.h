@@ -578,6 +578,16 @@ typedef struct EcfsRecovery {
  */
 char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error);
 
+/**
+ * Takes the archive over from whoever has it. Where @directory is new or empty, as ecfs_recover (). Where it is an
+ * archive directory that is an old copy (restored, cloned, or taken over elsewhere), it becomes the newest one: with
+ * its own endpoints, those of `endpoints` in place of its own of that name or beside them, and of the settings only
+ * what travels in the journal. Content that only it had is kept in plain files below `not-stored` in it; the report has
+ * the members `unstored`, `kept` and `kept_in`. EBUSY: it is mounted; EEXIST: it is the newest copy already. The other
+ * members that say what is recovered (`code`, `settings`, `archive`, `at`, `read_only`) do not count then. Blocks.
+ */
+char *ecfs_takeover (const char *directory, const EcfsRecovery *what, GError **error);
+
 /* The past. */
 
 /**

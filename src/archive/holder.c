@@ -122,6 +122,14 @@ bool ecfs_archive_take_lock (EcfsArchive *self, GError **error)
                                 : ecfs_fail_errno (error, errno, "%s: cannot lock it", path);
 }
 
+int ecfs_archive_keep_lock (const EcfsArchive *self, GError **error)
+{
+    int fd = fcntl (self->lock_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        (void) !ecfs_fail_errno (error, errno, "%s: its lock", self->directory);
+    return fd;
+}
+
 bool ecfs_archive_is_held (const char *directory)
 {
     g_autofree char *path = g_build_filename (directory, ECFS_LOCK_NAME, NULL);

@@ -119,8 +119,8 @@ bool ecfs_in_use_check (const char *directory, EcfsCatalog *catalog, GError **er
     if (is_noted && sequence > ecfs_catalog_sequence (catalog))
         return ecfs_fail (error, ESTALE,
                           "%s/catalog.sqlite is older than what was in use here last, and nobody can tell what was "
-                          "stored since; make a new archive directory with 'ecfs recover' in another place, or mount "
-                          "this one for reading only with 'ecfs mount -o ro'",
+                          "stored since; make it the newest with 'ecfs takeover', or mount it for reading only with "
+                          "'ecfs mount -o ro'",
                           directory);
     bool is_written =
         is_noted && time_ns != 0 && *boot != '\0' && strcmp (boot, said) == 0 && is_apart (found.changed_ns, time_ns);
@@ -130,13 +130,13 @@ bool ecfs_in_use_check (const char *directory, EcfsCatalog *catalog, GError **er
         return ecfs_fail (
             error, ESTALE,
             "something has changed %s since the archive was in use: if an older copy was put back over %s, "
-            "nobody can tell what was stored since: make a new one with 'ecfs recover', or mount this one "
+            "nobody can tell what was stored since: make it the newest with 'ecfs takeover', or mount it "
             "for reading only with 'ecfs mount -o ro'; if nothing was put back, and only its owner, mode "
             "or links were changed, remove %s first",
             path, directory, path);
     return ecfs_fail (error, ESTALE,
                       "%s is a copy that was made while the archive was in use, and nobody can tell what was stored "
-                      "since; make a new one with 'ecfs recover', or mount this one for reading only with 'ecfs mount "
+                      "since; make it the newest with 'ecfs takeover', or mount it for reading only with 'ecfs mount "
                       "-o ro'; where it was only moved after a crash, and nobody has another, remove %s first",
                       directory, path);
 }

@@ -85,6 +85,10 @@ char *ecfs_lineage_deletions_wait (EcfsLineage *self);
  * does not keep it. Blocks, for seconds.
  */
 bool ecfs_lineage_mend (EcfsLineage *self, size_t position, GError **error);
+/** The clock of its times. */
+int64_t ecfs_lineage_now_us (void);
+/** When the endpoint was asked that answered last, if it told of nothing newer then; else 0. */
+int64_t ecfs_lineage_denied_us (EcfsLineage *self, size_t position);
 /** Whether what the endpoint stores does not count: its marker, as it was read last, is not authentic, or tells of a
  * newer copy or of a recovery under way. */
 bool ecfs_lineage_discounts (EcfsLineage *self, size_t position);

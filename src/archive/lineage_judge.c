@@ -94,7 +94,8 @@ static void become_stale_locked (EcfsLineage *self, const EcfsWitness *witness) 
     self->is_stale = true;
     self->reason = g_strdup_printf (
         "%s is an old copy: %s%s, and the catalog ends at epoch %" PRIu32 ", change %" PRIu64
-        "; make a new one with 'ecfs recover', or mount this one for reading only with 'ecfs mount -o ro'",
+        "; 'ecfs takeover' makes it the newest again and keeps what only it has, and 'ecfs mount -o ro' mounts it for "
+        "reading only",
         self->archive->directory, recovered ? "the archive was recovered elsewhere, as " : "", said,
         ecfs_catalog_epoch (catalog), ecfs_catalog_sequence (catalog));
     if (!self->awaited)

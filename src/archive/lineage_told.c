@@ -174,7 +174,8 @@ bool ecfs_lineage_confirm_newest (EcfsLineage *self, bool (*goes_on) (void *user
     if (!stale)
         return true;
     g_autofree char *reason = ecfs_lineage_trouble (self);
-    return ecfs_fail (error, ESTALE, "%s; what was changed here since is in this copy only", reason);
+    return ecfs_fail (error, ESTALE, "%s; what was changed here since is in this copy only, and 'ecfs status' names it",
+                      reason);
 }
 
 bool ecfs_lineage_discounts (EcfsLineage *self, size_t position)
@@ -185,6 +186,22 @@ bool ecfs_lineage_discounts (EcfsLineage *self, size_t position)
                      ecfs_lineage_is_claimed_locked (self, witness, ecfs_lineage_clock_us ());
     ecfs_mutex_unlock (&self->lock);
     return discounts;
+}
+
+int64_t ecfs_lineage_now_us (void)
+{
+    return ecfs_lineage_clock_us ();
+}
+
+int64_t ecfs_lineage_denied_us (EcfsLineage *self, size_t position)
+{
+    ecfs_mutex_lock (&self->lock);
+    const EcfsWitness *witness = &self->witnesses[position];
+    bool denies = ecfs_lineage_has_answered (witness, 0) && !witness->is_newer &&
+                  !ecfs_lineage_is_claimed_locked (self, witness, ecfs_lineage_clock_us ());
+    int64_t asked_us = denies ? witness->known_us : 0;
+    ecfs_mutex_unlock (&self->lock);
+    return asked_us;
 }
 
 uint64_t ecfs_lineage_n_segments (EcfsLineage *self)

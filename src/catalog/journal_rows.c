@@ -104,6 +104,13 @@ bool ecfs_catalog_journal_stored (EcfsCatalog *self, const EcfsJournalPlace *pla
                    EXEC (self, PLACE_SET, error, INT (place->endpoint), INT (place->sequence), INT (place->time_ns)));
 }
 
+bool ecfs_catalog_journal_set_back (EcfsCatalog *self, const EcfsJournalPlace *place, GError **error)
+{
+    return CHANGE (
+        self, error,
+        EXEC (self, PLACE_SET_BACK, error, INT (place->endpoint), INT (place->sequence), INT (place->time_ns)));
+}
+
 /* Snapshots */
 
 static GArray *list_snapshots (EcfsCatalog *self, GError **error)

@@ -50,6 +50,8 @@ typedef struct EcfsJournalPlace {
 GArray *ecfs_catalog_journal_places (EcfsCatalog *self, GError **error);
 /** Notes it; never back. */
 bool ecfs_catalog_journal_stored (EcfsCatalog *self, const EcfsJournalPlace *place, GError **error);
+/** The endpoint has only that much, or what it has behind that is in nobody's archive. */
+bool ecfs_catalog_journal_set_back (EcfsCatalog *self, const EcfsJournalPlace *place, GError **error);
 
 /* Snapshots */
 

@@ -220,6 +220,7 @@
     X (PLACE_SET, "INSERT INTO journal_places (endpoint, sequence, time_ns) VALUES (?, ?, ?) " \
        "ON CONFLICT (endpoint) DO UPDATE SET sequence = excluded.sequence, time_ns = excluded.time_ns " \
        "WHERE sequence < excluded.sequence") \
+    X (PLACE_SET_BACK, "UPDATE journal_places SET sequence = ?2, time_ns = ?3 WHERE endpoint = ?1 AND sequence > ?2") \
     X (SETTING_LIST, "SELECT key, value FROM settings ORDER BY key") \
     X (SETTING_SET, "INSERT INTO settings (key, value) VALUES (?, ?) " \
        "ON CONFLICT (key) DO UPDATE SET value = excluded.value") \

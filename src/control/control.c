@@ -1,8 +1,8 @@
 /* The server behind control.sock, and the verbs that are one request and one answer. */
 #include "control/control.h"
-#include "archive/lineage.h"
 
 #include "archive/key_watch.h"
+#include "archive/lineage.h"
 #include "control/control_priv.h"
 #include "journal/journal_watch.h"
 #include "staging/staged.h"
@@ -11,6 +11,7 @@
 #include "verbs/endpoints.h"
 #include "verbs/key.h"
 #include "verbs/status.h"
+#include "verbs/unstored.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -200,6 +201,20 @@ static bool handle_status (Client *client, JsonObject *request, JsonObject *repl
     return true;
 }
 
+/* Says what only this directory has, where somebody else has taken the archive over. */
+static bool fail_unmount (Client *client, GError **error, const char *why)
+{
+    EcfsArchive *archive = client->server->archive;
+    g_autoptr (GError) stale = NULL;
+    if (ecfs_archive_confirm_newest (archive, is_wanted, client, &stale))
+        return ecfs_prefix (error, "%s", why);
+    g_autoptr (GPtrArray) unstored = ecfs_archive_unstored (archive, NULL); /* what is wrong is said all the same */
+    g_autofree char *text = unstored == NULL ? NULL : ecfs_unstored_text (unstored);
+    g_clear_error (error); /* it comes of that */
+    return ecfs_fail (error, ESTALE, "%s: %s%s%s", why, stale->message, text == NULL ? "" : ": ",
+                      text == NULL ? "" : text);
+}
+
 /* The archive may be mounted a second time, for reading only; such mounts have no door of their own. */
 static bool handle_umount (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
@@ -209,15 +224,16 @@ static bool handle_umount (Client *client, JsonObject *request, JsonObject *repl
     if (meant != NULL && strcmp (meant, self->ops.mountpoint) != 0)
         return ecfs_fail (error, ENOTCONN, "this is the mount on %s", self->ops.mountpoint);
     if (!drain (client, NULL, false, error))
-        return ecfs_prefix (
-            error, "not unmounted, because not everything could be stored (umount(8) leaves it to the next mount)");
+        return fail_unmount (
+            client, error,
+            "not unmounted, because not everything could be stored (umount(8) leaves it to the next mount)");
     ecfs_staged_await_full (self->archive, is_wanted, client);
     if (!is_wanted (client))
         return ecfs_fail (error, ECANCELED,
                           "not unmounted: the program that asked for it is gone, or the mount already ends");
     if (!ecfs_archive_confirm_newest (self->archive, is_wanted, client, error))
-        return ecfs_prefix (error, "not unmounted, as long as you may want to copy files from here (umount(8) does "
-                                   "not wait)");
+        return fail_unmount (
+            client, error, "not unmounted, as long as you may want to copy files from here (umount(8) does not wait)");
     return self->ops.umount (self->ops.user, error);
 }
 

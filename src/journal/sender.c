@@ -23,7 +23,11 @@ typedef struct Lane {
     size_t position;
     uint64_t stored; /* the thread's, as the next two */
     GBytes *file;
-    EcfsJournalPlace place; /* what it has with that file */
+    EcfsJournalPlace place;     /* what it has with that file */
+    EcfsJournalPlace sure;      /* what it had when a marker that was asked for later told of nothing newer, … */
+    EcfsJournalPlace next;      /* … what is the next to become that, at next_us; sequence 0: nothing is */
+    int64_t next_us, stored_us; /* when that, and the last file, was stored; by the clock of lineage */
+    int64_t stored_time_ns;     /* of the last record that it has */
     /* Guarded by lock. */
     int64_t retry_us;
     bool busy;
@@ -225,6 +229,31 @@ static bool compare_stored (Lane *self, GError **error)
                       endpoint->name, name, ecfs_archive_directory (archive));
 }
 
+/* What it has is told before it is sure, as deletions ask endpoints themselves. But if it comes too late, as somebody
+ * else has taken the archive over in between, it is in nobody's archive, and is not to count as stored. */
+static void settle_place (Lane *self)
+{
+    EcfsJournalSender *sender = self->sender;
+    g_autoptr (GError) error = NULL;
+    if (self->next.sequence == 0)
+        return;
+    if (ecfs_lineage_is_stale (sender->lineage)) {
+        self->next.sequence = 0;
+        self->sure.endpoint = self->place.endpoint;
+        if (!ecfs_catalog_journal_set_back (ecfs_archive_catalog (sender->archive), &self->sure, &error))
+            g_warning ("what was stored too late counts as stored: %s", error->message);
+        return;
+    }
+    if (ecfs_lineage_denied_us (sender->lineage, self->position) < self->next_us)
+        return;
+    self->sure = self->next;
+    self->next = (EcfsJournalPlace){.sequence = 0};
+    if (self->stored > self->sure.sequence) {
+        self->next = (EcfsJournalPlace){.sequence = self->stored, .time_ns = self->stored_time_ns};
+        self->next_us = self->stored_us;
+    }
+}
+
 /* What became of an upload; by the thread. */
 static void lane_end (Lane *self)
 {
@@ -245,6 +274,12 @@ static void lane_end (Lane *self)
     g_clear_pointer (&self->file, g_bytes_unref);
     if (failure == NULL) {
         self->stored = self->place.sequence;
+        self->stored_time_ns = self->place.time_ns;
+        self->stored_us = ecfs_lineage_now_us ();
+        if (self->next.sequence == 0) {
+            self->next = self->place;
+            self->next_us = self->stored_us;
+        }
         if (!ecfs_catalog_journal_stored (ecfs_archive_catalog (sender->archive), &self->place, &error))
             g_info ("%s", error->message); /* the segment is stored once more then */
     }
@@ -282,8 +317,9 @@ static void load_lanes (EcfsJournalSender *self)
         for (guint j = 0; j < places->len; j++) {
             const EcfsJournalPlace *place = &g_array_index (places, EcfsJournalPlace, j);
             if (place->endpoint == ecfs_archive_endpoint (self->archive, i)->id)
-                lane->seen = lane->stored = place->sequence;
+                lane->sure = *place;
         }
+        lane->seen = lane->stored = lane->sure.sequence;
     }
     self->n_lanes = n_endpoints;
     ecfs_mutex_unlock (&self->lock);
@@ -345,6 +381,7 @@ static void begin_lanes (EcfsJournalSender *self)
         Lane *lane = &self->lanes[i];
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
         lane_end (lane);
+        settle_place (lane);
         if (lane->file == NULL && lane->stored < self->durable && ecfs_archive_has_journal (endpoint) &&
             !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_may_write (self->lineage, i) && !rests (lane))
             lane_begin (lane);
@@ -528,8 +565,10 @@ void ecfs_journal_sender_stop (EcfsJournalSender *self)
     ecfs_snapshots_free (self->snapshots);
     if (ecfs_catalog_sequence (ecfs_archive_catalog (self->archive)) > self->durable)
         store_rest (self); /* what was noted of them */
-    for (size_t i = 0; i < self->n_lanes; i++)
+    for (size_t i = 0; i < self->n_lanes; i++) {
+        settle_place (&self->lanes[i]);
         g_free (self->lanes[i].reason);
+    }
     g_free (self->lanes);
     g_clear_pointer (&self->shared, g_bytes_unref);
     ecfs_cond_clear (&self->changed);

@@ -92,6 +92,14 @@ static bool read_marker (EcfsRecoverPlace *place, GError **error)
     return ecfs_prefix (error, "leave out endpoints that cannot be asked now, or repair them first");
 }
 
+/* It stays in ecfs.conf. */
+static void note_silent (EcfsRecovering *self, const char *name)
+{
+    if (self->silent == NULL)
+        self->silent = g_ptr_array_new_with_free_func (g_free);
+    g_ptr_array_add (self->silent, g_strdup (name));
+}
+
 static bool open_places (EcfsRecovering *self, GError **error)
 {
     const GPtrArray *endpoints = self->what->config->endpoints;
@@ -102,6 +110,7 @@ static bool open_places (EcfsRecovering *self, GError **error)
             return false;
     for (size_t i = self->n_places; i-- > 0;)
         if (!read_marker (&self->places[i], &why)) {
+            note_silent (self, self->places[i].name);
             if (!self->what->without_silent) {
                 g_propagate_error (error, g_steal_pointer (&why));
                 return false;
@@ -140,6 +149,7 @@ static void close_places (EcfsRecovering *self)
     g_free (self->places);
     g_clear_pointer (&self->zone_shares, g_array_unref);
     g_clear_pointer (&self->former, g_array_unref);
+    g_clear_pointer (&self->silent, g_ptr_array_unref);
     ecfs_key_shares_free (self->shares);
     ecfs_key_ring_unref (self->keys);
     ecfs_key_ring_unref (self->pending_keys);
@@ -257,7 +267,8 @@ static char *make_config (EcfsRecovering *self, GError **error)
         return NULL;
     for (guint i = config->endpoints->len; i-- > 0;) {
         const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
-        bool is_ours = false;
+        bool is_ours = self->silent != NULL &&
+                       g_ptr_array_find_with_equal_func (self->silent, endpoint->spec->name, g_str_equal, NULL);
         for (size_t j = 0; j < self->n_places; j++)
             is_ours = is_ours || g_str_equal (self->places[j].name, endpoint->spec->name);
         if (!is_ours)
@@ -576,17 +587,36 @@ static bool refuse (EcfsRecovering *self, GError **error, const char *format, ..
     return ecfs_fail (error, ENOTRECOVERABLE, "%s", text);
 }
 
+/* Who has written a marker last, of those that are believed. */
+static void note_writer (EcfsRecovering *self)
+{
+    const EcfsMarker *last = NULL;
+    for (size_t i = 0; i < self->n_places; i++) {
+        const EcfsRecoverPlace *place = &self->places[i];
+        const EcfsMarker *marker = &place->marker;
+        if (place->distrusted || place->doubtful)
+            continue;
+        if (last == NULL || marker->epoch > last->epoch ||
+            (marker->epoch == last->epoch && marker->session_number > last->session_number))
+            last = marker;
+    }
+    if (last != NULL)
+        memcpy (self->sums->writer, last->host, sizeof self->sums->writer);
+}
+
 /* Another machine may be at work still: its copy of the archive becomes one for reading only. */
 static bool check_quiet (EcfsRecovering *self, GError **error)
 {
     int64_t ago_s = (g_get_real_time () * 1000 - self->sums->time_ns) / 1000000000;
+    const char *writer = self->sums->writer;
+    note_writer (self);
     if (self->sums->sequence == 0 || ago_s >= RECENT_S || self->what->read_only || self->what->dry_run)
         return true;
     g_autofree char *text =
-        g_strdup_printf ("a machine with this archive stored changes %" PRId64 " s ago, and may still have it mounted: "
+        g_strdup_printf ("%s%s stored changes %" PRId64 " s ago, and may still have it mounted: "
                          "after a recovery its mount can only read, and what it stores meanwhile is lost. Make "
                          "sure that it is unmounted or gone",
-                         MAX (ago_s, 0));
+                         *writer == '\0' ? "a machine with this archive" : "the machine ", writer, MAX (ago_s, 0));
     if (!self->what->force && self->what->ask != NULL && self->what->ask (self->what->user, text))
         return true;
     return refuse (self, error, "%s", text);

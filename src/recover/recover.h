@@ -67,8 +67,9 @@ typedef struct EcfsRecovered {
     uint64_t n_foreign;     /* stripes of other archives, or that are damaged; left alone */
     size_t n_known;         /* endpoints of the archive, … */
     size_t n_given;         /* … and those that are given */
-    EcfsUuid key;           /* that authenticates all of it; nil: the archive has none */
-    GPtrArray *doubted;     /* names of those of which something is not believed; NULL: there are none */
+    char writer[ECFS_MARKER_HOST_SIZE]; /* the machine that wrote last, by the newest marker; empty: not told */
+    EcfsUuid key;                       /* that authenticates all of it; nil: the archive has none */
+    GPtrArray *doubted;                 /* names of those of which something is not believed; NULL: there are none */
 } EcfsRecovered;
 
 /**

@@ -45,6 +45,7 @@ typedef struct EcfsRecovering {
     EcfsRecovered *sums;
     EcfsRecoverPlace *places;
     size_t n_places;
+    GPtrArray *silent;          /* names of endpoints that were left out since they cannot be asked now; NULL: none */
     EcfsTransferPool *transfer; /* for content that is read; NULL: none was */
     GHashTable *codecs;      /* identity, the codec's → EcfsCodec of stripes that no journal tells of; NULL: none */
     bool has_believed;       /* one of them is believed whatever the others say */

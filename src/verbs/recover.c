@@ -4,6 +4,7 @@
 #include "verbs/init.h"
 #include "verbs/key.h"
 #include "verbs/past.h"
+#include "verbs/recovery.h"
 
 #include <json-glib/json-glib.h>
 
@@ -61,6 +62,8 @@ static JsonObject *facts_of (const EcfsRecovered *recovered)
     ecfs_uuid_text (&recovered->key, uuid);
     if (!ecfs_uuid_is_nil (&recovered->key))
         json_object_set_string_member (object, "key", uuid);
+    if (*recovered->writer != '\0')
+        json_object_set_string_member (object, "last_host", recovered->writer);
     JsonArray *doubted = json_array_new ();
     for (guint i = 0; recovered->doubted != NULL && i < recovered->doubted->len; i++)
         json_array_add_string_element (doubted, g_ptr_array_index (recovered->doubted, i));
@@ -74,12 +77,37 @@ static void tell_nobody (void *user, const char *text)
     (void) text;
 }
 
-char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error)
+char *ecfs_recover_as (const char *directory, const EcfsRecovery *what, const EcfsRecover *base, GError **error)
 {
-    EcfsUuid archive;
     int64_t at_ns = 0;
     if (what->at != NULL && !ecfs_past_moment (what->at, &at_ns, error))
         return NULL;
+    const EcfsKeyGiven given_keys = ecfs_key_given_of (what->secrets);
+    EcfsRecover order = *base;
+    order.directory = directory;
+    order.given_keys = what->secrets == NULL ? NULL : &given_keys;
+    order.at_ns = at_ns;
+    order.believe = what->believe;
+    order.distrust = what->distrust;
+    order.dry_run = what->dry_run;
+    order.read_only = what->read_only;
+    order.names_only = what->read_only && what->names_only;
+    order.force = what->force;
+    order.ask = what->ask;
+    order.tell = what->tell != NULL ? what->tell : tell_nobody;
+    order.tick = what->progress;
+    order.user = what->user;
+    EcfsRecovered recovered;
+    bool good = ecfs_archive_recover (&order, &recovered, error);
+    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, facts_of (&recovered));
+    ecfs_recovered_clear (&recovered);
+    return good ? json_to_string (node, TRUE) : NULL;
+}
+
+char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error)
+{
+    EcfsUuid archive;
     g_autoptr (GPtrArray) given = g_ptr_array_new_with_free_func (g_free);
     g_autoptr (EcfsConfig) config = config_of (what, given, error);
     if (config == NULL)
@@ -91,28 +119,9 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
     g_autoptr (EcfsKeyRing) keys = what->key_file == NULL ? NULL : ecfs_keys_read (what->key_file, error);
     if (what->key_file != NULL && keys == NULL)
         return NULL;
-    const EcfsKeyGiven given_keys = ecfs_key_given_of (what->secrets);
-    const EcfsRecover order = {.directory = directory,
-                               .config = config,
-                               .given = (const char *const *) given->pdata,
-                               .archive = what->archive == NULL ? NULL : &archive,
-                               .keys = keys,
-                               .given_keys = what->secrets == NULL ? NULL : &given_keys,
-                               .at_ns = at_ns,
-                               .believe = what->believe,
-                               .distrust = what->distrust,
-                               .dry_run = what->dry_run,
-                               .read_only = what->read_only,
-                               .names_only = what->read_only && what->names_only,
-                               .force = what->force,
-                               .ask = what->ask,
-                               .tell = what->tell != NULL ? what->tell : tell_nobody,
-                               .tick = what->progress,
-                               .user = what->user};
-    EcfsRecovered recovered;
-    bool good = ecfs_archive_recover (&order, &recovered, error);
-    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
-    json_node_take_object (node, facts_of (&recovered));
-    ecfs_recovered_clear (&recovered);
-    return good ? json_to_string (node, TRUE) : NULL;
+    const EcfsRecover base = {.config = config,
+                              .given = (const char *const *) given->pdata,
+                              .archive = what->archive == NULL ? NULL : &archive,
+                              .keys = keys};
+    return ecfs_recover_as (directory, what, &base, error);
 }

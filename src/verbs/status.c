@@ -10,6 +10,7 @@
 #include "journal/journal_open.h"
 #include "object/placement.h"
 #include "staging/staged.h"
+#include "verbs/unstored.h"
 
 #include <inttypes.h>
 
@@ -469,6 +470,18 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
         json_object_set_object_member (status, "claim", other_facts (&other));
 }
 
+/* What whoever has the archive now may lack. */
+static bool add_unstored (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    EcfsLineage *lineage = ecfs_archive_lineage (archive);
+    if (lineage == NULL || !ecfs_lineage_is_stale (lineage))
+        return true;
+    g_autoptr (GPtrArray) unstored = ecfs_archive_unstored (archive, error);
+    if (unstored != NULL)
+        json_object_set_object_member (status, "unstored", ecfs_unstored_facts (unstored));
+    return unstored != NULL;
+}
+
 /* When the last of the stripes that wait for their deletion is due; seconds since 1970. */
 static int64_t retained_until (const EcfsArchive *archive, const EcfsOpenTotals *totals)
 {
@@ -564,7 +577,8 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     add_reads (status, ecfs_archive_read_log (self));
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||
         !add_objects (status, self, found, error) || !ecfs_status_add_policy (status, self, error) ||
-        !add_staging (status, self, error) || !add_recovery_point (status, self, error))
+        !add_staging (status, self, error) || !add_unstored (status, self, error) ||
+        !add_recovery_point (status, self, error))
         return NULL;
     json_object_set_object_member (status, "scrub", ecfs_archive_scrub_facts (self));
     return g_steal_pointer (&status);

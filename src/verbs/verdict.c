@@ -151,12 +151,28 @@ static void judge_key_begun (Verdict *self)
                               .action = g_strdup_printf ("ecfs key %s %s", verb, self->directory)});
 }
 
+/* What nothing is stored of from an old copy; g_free () */
+static char *only_here (Verdict *self)
+{
+    JsonObject *unstored = part_of (self->status, "unstored");
+    int64_t n_files = unstored == NULL ? 0 : number_of (unstored, "files");
+    int64_t n_changes = unstored == NULL ? 0 : number_of (unstored, "changes");
+    g_autofree char *also =
+        n_files + n_changes == 0
+            ? g_strdup ("")
+            : g_strdup_printf (" %" PRIi64 " files and %" PRIi64 " other changes that were not stored before that are "
+                               "only here; they are named below.",
+                               n_files, n_changes);
+    return g_strconcat ("What is stored can be read, but nothing more is stored from here.", also, NULL);
+}
+
 static void judge_old_copy (Verdict *self)
 {
     if (!json_object_has_member (self->status, "old_copy"))
         return;
     JsonObject *successor = part_of (self->status, "successor");
     g_autofree char *host = on_host (successor);
+    g_autofree char *directory = ecfs_shell_word (text_of (self->status, "directory"));
     bool recovered = successor != NULL && number_of (successor, "epoch") > number_of (self->status, "epoch");
     add (self,
          &(Problem){
@@ -165,9 +181,11 @@ static void judge_old_copy (Verdict *self)
              .since = successor == NULL ? 0 : number_of (successor, "since"),
              .reason = g_strdup_printf ("%s%s: %s", recovered ? "the archive was recovered" : "another copy is in use",
                                         host, text_of (self->status, "old_copy")),
-             .meaning = g_strdup ("What is stored can be read, but nothing more is stored from here."),
-             .advice = g_strdup_printf ("Use the newer archive directory%s. If it is lost, make a new one:", host),
-             .action = recover_command (self)});
+             .meaning = only_here (self),
+             .advice = g_strdup_printf ("Use the newer archive directory%s. To take the archive over here, with what "
+                                        "only this directory has kept as files:",
+                                        host),
+             .action = g_strdup_printf ("ecfs takeover %s", directory)});
 }
 
 /* A recovery is under way, or too few endpoints answer to tell whether this is the newest copy. */

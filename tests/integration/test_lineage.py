@@ -99,10 +99,10 @@ def test_a_copy_that_was_made_while_the_archive_was_in_use_is_read_only(place):
     assert told.returncode == 2 and status["verdict"] == "old copy" and "in use" in status["old_copy"]
     for command in (["rm", archive.path, "/before/file 0000"], ["wait", archive.path]):
         failed = lab.ecfs(*command, check=False)
-        assert failed.returncode == 1 and "'ecfs recover'" in failed.stderr, failed.stderr
+        assert failed.returncode == 1 and "'ecfs takeover'" in failed.stderr, failed.stderr
     for options in (["-y"], ["-y", "--prune", "--older-than", "1s"]):
         failed = lab.run(lab.BUILD / "tools/ecfs-fsck", *options, archive.path, check=False)
-        assert failed.returncode > 4 and "'ecfs recover'" in failed.stderr, failed.stderr
+        assert failed.returncode > 4 and "'ecfs takeover'" in failed.stderr, failed.stderr
     time.sleep(3)  # longer than it would take to pack and to delete
     mount.umount()
     recovered, _ = recover(place, archive.endpoints)

@@ -146,7 +146,7 @@ def test_one_more_under_an_unknown_key_make_the_directory_an_old_copy(place, arc
         name_unknown_key(endpoint)
     kept = [marker(endpoint).read_bytes() for endpoint in archive.endpoints]
     mount = place.mount(archive)
-    assert "is an old copy" in mount.text() and "ecfs recover" in mount.text()
+    assert "is an old copy" in mount.text() and "ecfs takeover" in mount.text()
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
     with pytest.raises(OSError):
         (mount.path / "other").write_bytes(b"x")

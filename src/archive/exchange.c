@@ -1,0 +1,74 @@
+#include "archive/exchange.h"
+
+#include "archive/common.h"
+#include "archive/in_use.h"
+#include "archive/key_shares.h"
+#include "archive/keys.h"
+#include "catalog/reads.h"
+#include "catalog/scrub.h"
+#include "util/io.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* SQLite would apply what is in there to whatever catalog has the name. */
+static bool check_alone (const char *directory, GError **error)
+{
+    struct stat status;
+    g_autofree char *path = g_build_filename (directory, ECFS_CATALOG_NAME "-wal", NULL);
+    if (stat (path, &status) != 0)
+        return errno == ENOENT || ecfs_fail_errno (error, errno, "%s", path);
+    return status.st_size == 0 ||
+           ecfs_fail (error, EBUSY, "another program reads %s: end it, and run this again", directory);
+}
+
+static bool take_file (const char *from, const char *to, const char *name, GError **error)
+{
+    g_autofree char *source = g_build_filename (from, name, NULL);
+    g_autofree char *target = g_build_filename (to, name, NULL);
+    return rename (source, target) == 0 || errno == ENOENT ||
+           ecfs_fail_errno (error, errno, "%s cannot be renamed to %s", source, target);
+}
+
+/* What is about the old catalog's rows, or says what was in use. */
+static bool remove_old (const char *directory, GError **error)
+{
+    static const char *const names[] = {ECFS_IN_USE_NAME,       ECFS_READS_NAME,          ECFS_READS_NAME "-wal",
+                                        ECFS_READS_NAME "-shm", ECFS_SCRUB_NAME,          ECFS_SCRUB_NAME "-wal",
+                                        ECFS_SCRUB_NAME "-shm", ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm"};
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *path = g_build_filename (directory, names[i], NULL);
+        if (unlink (path) != 0 && errno != ENOENT)
+            return ecfs_fail_errno (error, errno, "%s cannot be removed", path);
+    }
+    return true;
+}
+
+static bool exchange (const char *directory, const char *fresh, GError **error)
+{
+    if (!check_alone (directory, error) || !check_alone (fresh, error) ||
+        !take_file (fresh, directory, ECFS_KEYS_NAME, error) ||
+        !take_file (fresh, directory, ECFS_KEY_SLOTS_NAME, error) ||
+        !take_file (fresh, directory, ECFS_CONFIG_NAME, error) || !remove_old (directory, error))
+        return false;
+    int result = ecfs_fsync_dir (AT_FDCWD, directory);
+    if (result != 0)
+        return ecfs_fail_errno (error, -result, "%s", directory);
+    if (!take_file (fresh, directory, ECFS_CATALOG_NAME, error))
+        return false;
+    result = ecfs_fsync_dir (AT_FDCWD, directory);
+    return result == 0 || ecfs_fail_errno (error, -result, "%s", directory);
+}
+
+bool ecfs_archive_exchange (EcfsArchive *self, const char *fresh, GError **error)
+{
+    g_autofree char *directory = g_strdup (ecfs_archive_directory (self));
+    ecfs_autofd lock = ecfs_archive_keep_lock (self, error); /* until all is exchanged */
+    ecfs_archive_close (self);
+    if (lock < 0 || !exchange (directory, fresh, error))
+        return false;
+    ecfs_archive_empty_directory (fresh, true);
+    return true;
+}

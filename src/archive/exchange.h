@@ -1,0 +1,14 @@
+/* One archive directory in place of another, with what belongs to the machine left as it is. */
+#ifndef ECFS_ARCHIVE_EXCHANGE_H
+#define ECFS_ARCHIVE_EXCHANGE_H
+
+#include "archive/archive.h"
+
+/**
+ * Closes @self, which was opened for writing and never started, and puts catalog, keys and ecfs.conf of the directory
+ * @fresh in place of its own, under its lock; the catalog last. @fresh goes. Its staging area is to be empty of all
+ * that its catalog names. EBUSY: another program reads it; nothing has changed then. Can be repeated after a failure.
+ */
+bool ecfs_archive_exchange (EcfsArchive *self, const char *fresh, GError **error);
+
+#endif

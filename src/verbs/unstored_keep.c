@@ -1,0 +1,186 @@
+#include "verbs/unstored_keep.h"
+
+#include "archive/common.h"
+#include "staging/directory.h"
+#include "util/io.h"
+#include "verbs/verbs.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define UNFINISHED ".unfinished"
+
+typedef struct Keep {
+    const char *directory;
+    EcfsCatalog *catalog;
+    int staging_fd;
+    guint n;
+} Keep;
+
+/* Where a file of that path is kept, in a directory that is made; g_free (). NULL: it cannot be made. */
+static char *place_of (const Keep *self, const char *path, const char *suffix, GError **error)
+{
+    g_autofree char *plain = g_strconcat (self->directory, "/", path, suffix, NULL);
+    g_autofree char *parent = g_path_get_dirname (plain);
+    if (g_mkdir_with_parents (parent, 0700) != 0) {
+        (void) !ecfs_fail_errno (error, errno, "%s: cannot make it", parent);
+        return NULL;
+    }
+    char *place = g_strdup (plain);
+    for (unsigned i = 2; access (place, F_OK) == 0; i++) { /* a name of the archive that ends so, too */
+        g_free (place);
+        place = g_strdup_printf ("%s.%u", plain, i);
+    }
+    return place;
+}
+
+/* @size of the bytes from @from on. */
+static bool copy (const Keep *self, int from_fd, uint64_t from, uint64_t size, const char *path, const char *suffix,
+                  GError **error)
+{
+    g_autofree char *place = place_of (self, path, suffix, error);
+    if (place == NULL)
+        return false;
+    ecfs_autofd fd = open (place, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int result = fd < 0 ? -errno : ecfs_copy_bytes (from_fd, from, fd, 0, size);
+    if (result == 0 && fsync (fd) != 0)
+        result = -errno;
+    if (result == 0)
+        return true;
+    (void) unlink (place); /* a part of it would only mislead */
+    return ecfs_fail_errno (error, -result, "%s: cannot be written", place);
+}
+
+/* Moves a staging file, cut to @size; bytes behind that were not closed. */
+static bool move (Keep *self, const char *name, uint64_t size, const char *path, const char *suffix, GError **error)
+{
+    struct stat status;
+    ecfs_autofd fd = openat (self->staging_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || fstat (fd, &status) != 0)
+        return errno == ENOENT || ecfs_fail_errno (error, errno, "staging/%s", name);
+    if ((uint64_t) status.st_size > size) {
+        g_autofree char *tail = g_strdup_printf (".from-%" PRIu64 UNFINISHED, size);
+        if (!copy (self, fd, size, (uint64_t) status.st_size - size, path, tail, error))
+            return false;
+        if (ftruncate (fd, (off_t) size) != 0)
+            return ecfs_fail_errno (error, errno, "staging/%s", name);
+    }
+    g_autofree char *place = place_of (self, path, suffix, error);
+    if (place == NULL)
+        return false;
+    self->n++;
+    if (renameat (self->staging_fd, name, AT_FDCWD, place) == 0)
+        return true;
+    if (errno != EXDEV) /* staging may be a file system of its own */
+        return ecfs_fail_errno (error, errno, "staging/%s cannot be moved to %s", name, place);
+    return copy (self, fd, 0, MIN (size, (uint64_t) status.st_size), path, suffix, error) &&
+           (unlinkat (self->staging_fd, name, 0) == 0 ||
+            ecfs_fail_errno (error, errno, "staging/%s cannot be removed", name));
+}
+
+static const EcfsUnstored *find (const GPtrArray *unstored, uint64_t ino)
+{
+    for (guint i = 0; i < unstored->len; i++) {
+        const EcfsUnstored *one = g_ptr_array_index (unstored, i);
+        if (one->ino == ino)
+            return one;
+    }
+    return NULL;
+}
+
+static bool keep_row (Keep *self, const EcfsStagingRow *row, const char *path, GError **error)
+{
+    g_autofree char *name = ecfs_staged_row_name (row->id, row->ino);
+    g_autofree char *aside = ecfs_staged_aside_name (name);
+    if (row->state == ECFS_STAGING_STORED)
+        return move (self, name, UINT64_MAX, path, "", error);
+    if (row->state == ECFS_STAGING_OPEN)
+        return move (self, name, UINT64_MAX, path, UNFINISHED, error);
+    if (faccessat (self->staging_fd, aside, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+        return move (self, name, row->size, path, "", error);
+    /* What was closed was set aside when other bytes began to take its place. */
+    return move (self, aside, row->size, path, "", error) && move (self, name, UINT64_MAX, path, UNFINISHED, error);
+}
+
+bool ecfs_unstored_keep_staged (EcfsArchive *archive, const GPtrArray *unstored, const char *directory, guint *ret_n,
+                                GError **error)
+{
+    GError *why = NULL;
+    ecfs_autofd staging_fd = ecfs_staged_open_dir (archive, "staging", error);
+    Keep self = {.directory = directory, .catalog = ecfs_archive_catalog (archive), .staging_fd = staging_fd};
+    g_autoptr (GPtrArray) rows = staging_fd < 0 ? NULL : ecfs_catalog_staging_list (self.catalog, error);
+    for (guint i = 0; rows != NULL && why == NULL && i < rows->len; i++) {
+        const EcfsStagingRow *row = g_ptr_array_index (rows, i);
+        const EcfsUnstored *one = find (unstored, row->ino);
+        if (one != NULL && ecfs_unstored_has_content (one))
+            (void) !keep_row (&self, row, one->path, &why);
+    }
+    *ret_n += self.n;
+    if (why != NULL) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    if (rows == NULL || self.n == 0)
+        return rows != NULL;
+    ecfs_autofd fd = open (directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return (fd >= 0 && syncfs (fd) == 0) || ecfs_fail_errno (error, errno, "%s: cannot be made durable", directory);
+}
+
+/* Whether the newer archive has what this one has. */
+static bool is_there (EcfsCatalog *newer, const EcfsAttr *attr, const char *path)
+{
+    EcfsAttr there;
+    return ecfs_catalog_resolve (newer, path, &there, NULL) && S_ISREG (there.mode) &&
+           there.committed_size == attr->committed_size && there.mtime_ns == attr->mtime_ns;
+}
+
+static bool keep_stored (const Keep *self, Ecfs *reading, const EcfsUnstored *one, GError **error)
+{
+    g_autofree char *place = place_of (self, one->path, "", error);
+    if (place == NULL)
+        return false;
+    ecfs_autofd fd = open (place, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return ecfs_fail_errno (error, errno, "%s", place);
+    if (ecfs_cat (reading, one->path, fd, error))
+        return fsync (fd) == 0 || ecfs_fail_errno (error, errno, "%s", place);
+    (void) unlink (place); /* a part of it would only mislead */
+    return false;
+}
+
+/* Inodes of which the staging area has something; a set. */
+static GHashTable *staged_inodes (EcfsCatalog *catalog, GError **error)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, error);
+    GHashTable *inodes = rows == NULL ? NULL : g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    for (guint i = 0; inodes != NULL && i < rows->len; i++) {
+        const EcfsStagingRow *row = g_ptr_array_index (rows, i);
+        g_hash_table_add (inodes, g_memdup2 (&(int64_t){(int64_t) row->ino}, sizeof (int64_t)));
+    }
+    return inodes;
+}
+
+bool ecfs_unstored_keep_stored (Ecfs *reading, EcfsCatalog *newer, const GPtrArray *unstored, const char *directory,
+                                void (*warn) (void *user, const char *text), void *user, guint *ret_n, GError **error)
+{
+    Keep self = {.directory = directory, .catalog = ecfs_archive_catalog (reading->archive), .staging_fd = -1};
+    g_autoptr (GHashTable) staged = staged_inodes (self.catalog, error);
+    for (guint i = 0; staged != NULL && i < unstored->len; i++) {
+        const EcfsUnstored *one = g_ptr_array_index (unstored, i);
+        g_autoptr (GError) why = NULL;
+        EcfsAttr attr;
+        if (one->kind != ECFS_UNSTORED_CONTENT || g_hash_table_contains (staged, &(int64_t){(int64_t) one->ino}) ||
+            !ecfs_catalog_getattr (self.catalog, one->ino, &attr, NULL) || is_there (newer, &attr, one->path))
+            continue;
+        if (keep_stored (&self, reading, one, &why)) {
+            ++*ret_n;
+            continue;
+        }
+        g_autofree char *text = g_strdup_printf ("%s cannot be kept: %s", one->path, why->message);
+        warn (user, text);
+    }
+    return staged != NULL;
+}
