@@ -137,10 +137,17 @@ static const char schema_18[] = "ALTER TABLE objects ADD COLUMN kind INTEGER NOT
 /* What waits for its deletion may be taken back, stripe by stripe. Deletions may be of more kinds, too. */
 static const char schema_19[] = "CREATE INDEX deletions_by_object ON deletions (object, idx);";
 
+/* What the past takes, and since when; of what was removed before that is not known. And up to when it was let go. */
+static const char schema_20[] =
+    "ALTER TABLE deletions ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE deletions ADD COLUMN queued_ns INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE released (id INTEGER PRIMARY KEY CHECK (id = 1), age_ns INTEGER NOT NULL, time_ns INTEGER NOT NULL, "
+    "  reason INTEGER NOT NULL) STRICT;";
+
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {
-    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9, schema_10,
-    schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18, schema_19};
+    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9,  schema_10,
+    schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18, schema_19, schema_20};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -147,7 +147,7 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
-       "sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, " \
+       "bytes, queued_ns, sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, " \
        "ifnull ((SELECT seal IS NOT NULL FROM objects WHERE uuid = ?1), " \
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
        "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')), " \
@@ -164,6 +164,10 @@
        "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
     X (DELETION_FIND, "SELECT id, at_once FROM deletions WHERE object = ? AND idx = ? AND instance = ? AND endpoint = ? " \
        "ORDER BY at_once DESC LIMIT 1") \
+    X (DELETIONS_REMOVED, "SELECT id, endpoint, queued_age_ns, queued_ns, bytes, sequence FROM deletions " \
+       "WHERE id > ? AND +at_once = 0 ORDER BY id LIMIT ?") \
+    X (RELEASED_GET, "SELECT age_ns, time_ns, reason FROM released WHERE id = 1") \
+    X (RELEASED_SET, "INSERT OR REPLACE INTO released (id, age_ns, time_ns, reason) VALUES (1, ?, ?, ?)") \
     X (DELETION_DOOM, "UPDATE deletions SET at_once = 3 WHERE id = ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (DELETION_DELETE_ALL, "DELETE FROM deletions WHERE id > ?") \

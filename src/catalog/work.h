@@ -88,6 +88,7 @@ typedef struct EcfsDeletion {
 typedef struct EcfsDeletionWaits {
     int64_t removed_ns;
     int64_t exchanged_ns;
+    int64_t released_age_ns; /* what was removed up to then waits for exchanged_ns only (retention.h); 0: nothing */
 } EcfsDeletionWaits;
 
 /**
@@ -102,6 +103,8 @@ GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsD
  * back meanwhile become 0.
  */
 bool ecfs_catalog_deletions_doom (EcfsCatalog *self, int64_t *deletions, size_t n, GError **error);
+/** How old the catalog is now, as deletions wait by it. */
+int64_t ecfs_catalog_age_ns (EcfsCatalog *self);
 /** To be called now and then while deletions wait: the time that has passed outlives a crash of the machine. */
 bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripes of @n of these ids are gone (or never were): forget them. */

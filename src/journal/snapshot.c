@@ -4,6 +4,7 @@
 #include "archive/gaps.h"
 #include "archive/keys.h"
 #include "catalog/journal_file.h"
+#include "catalog/retention.h"
 #include "journal/journal_open.h"
 #include "journal/journal_watch.h"
 
@@ -53,12 +54,16 @@ static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *ro
     return sequence < row->sequence ? -1 : sequence > row->sequence;
 }
 
-/* Since when the past is kept: not from before the archive had a key, which endpoints can read and nobody believes.
+/* Since when the past is kept: not what was let go, and not from before the archive had a key, which endpoints can read
+ * and nobody believes.
  * @next is the snapshot that comes; NULL: none does. */
 static int64_t history_since (EcfsArchive *archive, const GArray *rows, const EcfsSnapshotRow *next)
 {
     EcfsOpenEnd end;
+    EcfsReleased released = {.time_ns = 0};
     int64_t since_ns = ecfs_config_history_since (ecfs_archive_config (archive)), sealed_ns = INT64_MIN;
+    if (ecfs_catalog_released (ecfs_archive_catalog (archive), &released, NULL)) /* else more is kept */
+        since_ns = MAX (since_ns, released.time_ns);
     if (!ecfs_keys_end (ecfs_archive_catalog (archive), &end, NULL) || end.epoch == 0)
         return since_ns;
     if (next != NULL)

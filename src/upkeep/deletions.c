@@ -6,6 +6,7 @@
 
 #include "archive/common.h"
 #include "archive/lineage.h"
+#include "catalog/retention.h"
 #include "journal/sender.h"
 
 #define DELETIONS_AT_ONCE 64 /* in one catalog transaction, and on their way to an endpoint */
@@ -152,7 +153,13 @@ static GArray *next_batch (const Sweep *self)
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
     const EcfsConfig *config = ecfs_archive_config (archive);
-    const EcfsDeletionWaits waits = {.removed_ns = MAX (config->deletion_grace_us, config->history_us) * 1000,
+    EcfsReleased released;
+    if (!ecfs_catalog_released (ecfs_archive_catalog (archive), &released, &error)) {
+        g_warning ("%s", error->message);
+        return NULL;
+    }
+    const EcfsDeletionWaits waits = {.released_age_ns = released.age_ns,
+                                     .removed_ns = MAX (config->deletion_grace_us, config->history_us) * 1000,
                                      .exchanged_ns = config->deletion_grace_us * 1000};
     g_autoptr (GArray) due = ecfs_catalog_deletions (ecfs_archive_catalog (archive), self->endpoint->id, &waits,
                                                      self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);

@@ -11,6 +11,7 @@
 struct EcfsMaintenance {
     EcfsArchive *archive;
     EcfsDeletions *deletions;
+    EcfsRetention *retention;
     pthread_t thread;
     EcfsMutex lock;
     EcfsCond wake;
@@ -118,6 +119,7 @@ static void keep_deleting (EcfsMaintenance *self)
         return;
     if (!ecfs_catalog_note_age (ecfs_archive_catalog (archive), &error))
         g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
+    ecfs_retention_look (self->retention);
     ecfs_deletions_begin (self->deletions);
 }
 
@@ -151,6 +153,7 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
     self->archive = archive;
     self->kept_us = ecfs_now_us ();
     self->deletions = ecfs_deletions_new (archive);
+    self->retention = ecfs_retention_new (archive);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
     int result = pthread_create (&self->thread, NULL, run, self);
@@ -178,6 +181,7 @@ void ecfs_maintenance_stop (EcfsMaintenance *self)
     (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
     ecfs_read_log_tell (ecfs_archive_read_log (self->archive), true);
     ecfs_deletions_free (self->deletions);
+    ecfs_retention_free (self->retention);
     ecfs_mutex_lock (&self->lock);
     while (self->n_asked > 0)
         (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + G_USEC_PER_SEC);

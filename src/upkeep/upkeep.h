@@ -1,6 +1,7 @@
 /*
  * What is done in the background for an open archive, besides the journal: maintenance.c asks for room and keeps what
- * endpoints are known to be like, deletions.c deletes stripes that nothing needs, repairer.c rebuilds, prune.c removes
+ * endpoints are known to be like, deletions.c deletes stripes that nothing needs, retention.c lets go of
+ * the past when it takes too much, repairer.c rebuilds, prune.c removes
  * stripes of no object.
  */
 #ifndef ECFS_UPKEEP_UPKEEP_H
@@ -10,6 +11,7 @@
 
 typedef struct EcfsDeletions EcfsDeletions;
 typedef struct EcfsMaintenance EcfsMaintenance;
+typedef struct EcfsRetention EcfsRetention;
 
 /** Deletes stripes that nothing needs any more. */
 EcfsDeletions *ecfs_deletions_new (EcfsArchive *archive);
@@ -17,6 +19,13 @@ EcfsDeletions *ecfs_deletions_new (EcfsArchive *archive);
 void ecfs_deletions_begin (EcfsDeletions *self);
 /** Waits for the deletions that are under way. NULL is accepted. */
 void ecfs_deletions_free (EcfsDeletions *self);
+
+/** Keeps the past within its limits. */
+EcfsRetention *ecfs_retention_new (EcfsArchive *archive);
+/** When it is time, finds out whether it takes too much, and then lets go of the oldest. By one thread. */
+void ecfs_retention_look (EcfsRetention *self);
+/** NULL is accepted. */
+void ecfs_retention_free (EcfsRetention *self);
 
 /** Deletes what is due and keeps the figures of free space and of speed, behind. */
 EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive);

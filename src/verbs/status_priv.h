@@ -1,6 +1,6 @@
 /*
  * What the parts of status.h share: status.c (an archive), info.c (a file), probe.c (asking endpoints),
- * status_repairs.c (damage), and status_key.c (shares of the key).
+ * status_past.c (history), status_repairs.c (damage), and status_key.c (shares of the key).
  */
 #ifndef ECFS_VERBS_STATUS_PRIV_H
 #define ECFS_VERBS_STATUS_PRIV_H
@@ -31,6 +31,9 @@ GArray *ecfs_probe_end (EcfsProbe *self, EcfsArchive *archive, int64_t begun_us,
 
 /** The queue of repairs, of which @rows (EcfsRepairRow) is all, and what became of it behind this mount. */
 void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GArray *rows);
+
+/** What only the past has, and since when it is kept. */
+bool ecfs_status_add_past (JsonObject *status, EcfsArchive *archive, GError **error);
 
 /** What policies would move now, as "policy" with "files" and "content_bytes", neither where there are very many files,
  * or "error"; nothing where there are no policies. */

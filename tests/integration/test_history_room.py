@@ -1,0 +1,78 @@
+"""Room that history takes: no more than it may, and none that endpoints lack; the oldest goes first, by whole moments."""
+import errno
+import os
+
+import lab
+import pytest
+from test_history import now, tree_at, undelete
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def kept(archive):
+    """All of the past may go, and what may go goes at once."""
+    archive.configure("archive", history="1d", history_min="0s", deletion_grace="0s", small_file="0")
+    return archive
+
+
+def past(archive):
+    return archive.json("status")["past"]
+
+
+def remove_one_by_one(mount, archive, n_files, size):
+    """The moments before each goes, with what was there."""
+    for i in range(n_files):
+        lab.write_pattern(mount.path / f"file-{i}", size, i)
+    archive.await_stored()
+    moments = []
+    for i in range(n_files):
+        moments.append((now(), lab.describe_tree(mount.path)))
+        (mount.path / f"file-{i}").unlink()
+    archive.await_stored()
+    return moments
+
+
+def test_history_stays_within_its_limit(place, kept):
+    mount = place.mount(kept)
+    moments = remove_one_by_one(mount, kept, 6, 200_000)
+    whole = past(kept)["bytes"]
+    assert whole > 6 * 300_000 and "released" not in past(kept)
+    mount.umount()
+    kept.configure("archive", history_max=str(whole // 2))
+    mount = place.mount(kept)
+    lab.until(lambda: past(kept)["bytes"] <= whole // 2, 20, "the oldest is gone")
+    assert past(kept)["bytes"] > whole // 2 - whole // 6 - 1000, "no more than has to"
+    assert past(kept)["released_for"] == "history_max"
+    assert mount.text().count("more than history_max") == 1
+    assert "was let go: it took more than history_max" in lab.ecfs("status", kept.path).stdout
+    for moment, tree in moments[3:]:
+        lab.assert_same_tree(tree, tree_at(place, kept, moment))
+    told = undelete(kept, "/file-2", check=False)
+    assert told.returncode == 1 and "too few of its stripes are left" in told.stderr
+    undelete(kept, "/file-3")
+    assert lab.describe(mount.path / "file-3") == moments[0][1]["file-3"]
+
+
+def test_history_gives_room_and_its_last_days_do_not(place):
+    endpoints = place.directories()
+    for endpoint in endpoints:
+        place.disk(endpoint.root, 14 * MIB)
+    archive = place.archive(endpoints)
+    archive.configure("archive", history="1d", history_min="1d", deletion_grace="0s")
+    mount = place.mount(archive)
+    moments = remove_one_by_one(mount, archive, 5, 8 * MIB)
+    with pytest.raises(OSError) as failed:
+        lab.write_pattern(mount.path / "new", 16 * MIB)
+    assert failed.value.errno == errno.ENOSPC
+    assert "within history_min makes none" in mount.text()
+    lab.until(lambda: "kept_though_full" in past(archive), 20, "it is said that history stays")
+    assert "stays all the same (history_min)" in lab.ecfs("status", archive.path).stdout
+    lab.assert_same_tree(moments[0][1], tree_at(place, archive, moments[0][0]))
+    mount.kill()
+    archive.configure("archive", history_min="0s")
+    mount = place.mount(archive)
+    lab.until(lambda: os.getxattr(mount.path / "new", "user.ecfs.state").startswith(b"full 6/6"), 60, "it is stored")
+    assert past(archive)["released_for"] == "room"
+    assert "history gives room, the oldest first" in mount.text()
+    lab.assert_same_tree(moments[4][1], tree_at(place, archive, moments[4][0]))
