@@ -29,6 +29,7 @@ int verb_cat (const Verb *verb, int argc, char **argv);
 int verb_rm (const Verb *verb, int argc, char **argv);
 int verb_mv (const Verb *verb, int argc, char **argv);
 int verb_mkdir (const Verb *verb, int argc, char **argv);
+int verb_history (const Verb *verb, int argc, char **argv);
 int verb_log (const Verb *verb, int argc, char **argv);
 int verb_undelete (const Verb *verb, int argc, char **argv);
 int verb_destroy (const Verb *verb, int argc, char **argv);
@@ -70,6 +71,9 @@ bool tool_key_has (JsonObject *key, const char *kind);
 /** What it takes to open the archive's key, of which @key tells, beside what endpoints have: "a code or a private key".
  * NULL: nothing, or @for_less and nothing opens it with fewer endpoints than share it. g_free () */
 char *tool_key_openers (JsonObject *key, bool for_less);
+
+/** What `ecfs status` and `ecfs history` tell people of the past. */
+void tool_print_history (JsonObject *status);
 
 /** ecfs_open () for reading; with @at, the option TOOL_AT, the archive as it was then. */
 Ecfs *tool_open (const char *archive, const char *at, GError **error);

@@ -372,28 +372,6 @@ static void print_key (JsonObject *status)
         puts ("sealed     all that is stored is under the key");
 }
 
-static void print_history (JsonObject *status)
-{
-    g_autofree char *history = tool_seconds ((double) tool_number (status, "history"));
-    printf ("history    what was removed or overwritten in the last %s can come back\n", history);
-    if (!json_object_has_member (status, "past")) /* the mount is of an earlier ecfs */
-        return;
-    JsonObject *past = json_object_get_object_member (status, "past");
-    g_autofree char *bytes = tool_bytes ((double) tool_number (past, "bytes"));
-    printf ("           it takes %s at the endpoints\n", bytes);
-    if (json_object_has_member (past, "released")) {
-        g_autofree char *when = clock_time (tool_double (past, "released"));
-        printf ("           what was removed until %s was let go: %s\n", when,
-                strcmp (tool_text (past, "released_for"), "room") == 0 ? "an endpoint was full"
-                                                                       : "it took more than history_max");
-    }
-    if (json_object_has_member (past, "kept_though_full")) {
-        g_autofree char *least = tool_seconds (tool_double (past, "kept_though_full"));
-        printf ("           endpoints are full, and what was removed in the last %s stays all the same (history_min)\n",
-                least);
-    }
-}
-
 static void print_status (JsonObject *status)
 {
     print_verdict (status);
@@ -414,8 +392,7 @@ static void print_status (JsonObject *status)
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
     print_key (status);
-    if (tool_number (status, "history") > 0)
-        print_history (status);
+    tool_print_history (status);
     if (tool_number (status, "deletions") > 0)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted%s%s\n", tool_number (status, "deletions"),
                 json_object_has_member (status, "deletions_wait") ? ": " : "", tool_text (status, "deletions_wait"));

@@ -609,6 +609,12 @@ char *ecfs_log (const char *archive_dir, const char *path, GError **error);
 bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, bool keep,
                     const EcfsTransferOptions *transfer, GError **error);
 
+/**
+ * After a mass deletion (`delete_brake` in ecfs.conf): it was meant, so what was deleted or overwritten is not kept for
+ * it any longer. Nothing happens where there was none. Durable when true. Blocks.
+ */
+bool ecfs_release_brake (Ecfs *self, GError **error);
+
 /* Files without their archive. */
 
 #define ECFS_EXPORT_FEC          (1 << 0) /* as properties instead of our own form; not of what is under a key */

@@ -42,6 +42,7 @@ typedef struct EcfsConfig {
     int64_t deletion_grace_us;
     int64_t history_us;     /* for so long the past can be shown, and what was deleted brought back; 0: no longer */
     int64_t history_min_us; /* for so long of it, whatever room it takes */
+    unsigned delete_brake;  /* percent of the files: more lost within an hour are a mass deletion; 0: none is */
     uint64_t history_max;   /* bytes of stripes that only the past has; 0: any number */
     int64_t close_timeout_us;
     char *policy;          /* of what is cold, as text (policy.h); owned */

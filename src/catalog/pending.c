@@ -71,8 +71,9 @@ static int64_t due_until (EcfsDeletionKind kind, const EcfsDeletionWaits *waits,
     if (kind != ECFS_DELETION_REMOVED)
         return INT64_MAX;
     int64_t until_ns = now_ns - waits->removed_ns;
-    return waits->released_age_ns > 0 ? MAX (until_ns, MIN (waits->released_age_ns, now_ns - waits->exchanged_ns))
-                                      : until_ns;
+    if (waits->released_age_ns > 0)
+        until_ns = MAX (until_ns, MIN (waits->released_age_ns, now_ns - waits->exchanged_ns));
+    return waits->holds ? MIN (until_ns, waits->held_from_age_ns - 1) : until_ns;
 }
 
 /* Those that are due at once come first. */

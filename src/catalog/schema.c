@@ -142,7 +142,17 @@ static const char schema_20[] =
     "ALTER TABLE deletions ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE deletions ADD COLUMN queued_ns INTEGER NOT NULL DEFAULT 0;"
     "CREATE TABLE released (id INTEGER PRIMARY KEY CHECK (id = 1), age_ns INTEGER NOT NULL, time_ns INTEGER NOT NULL, "
-    "  reason INTEGER NOT NULL) STRICT;";
+    "  reason INTEGER NOT NULL) STRICT;"
+    /* And how many files lost content, lately too: see brake.h. */
+    "ALTER TABLE counters ADD COLUMN n_lost INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE losses (age_ns INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, n_lost INTEGER NOT NULL, "
+    "  n_files INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE brake (id INTEGER PRIMARY KEY CHECK (id = 1), until_age_ns INTEGER NOT NULL, "
+    "  from_age_ns INTEGER NOT NULL, from_ns INTEGER NOT NULL, from_lost INTEGER NOT NULL, from_files INTEGER NOT "
+    "NULL, "
+    "  last_age_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL, last_lost INTEGER NOT NULL, last_files INTEGER NOT "
+    "NULL) "
+    "  STRICT;";
 
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {

@@ -38,10 +38,10 @@
     X (ROLLBACK_TO, "ROLLBACK TO op") \
     X (META_GET, "SELECT archive, epoch FROM meta WHERE id = 1") \
     X (COUNTERS_GET, "SELECT next_ino, next_position, sequence, n_inodes, n_files, n_objects, content_bytes, " \
-       "stripe_bytes, n_staged, n_not_full, n_deletions, journal_records FROM counters WHERE id = 1") \
+       "stripe_bytes, n_staged, n_not_full, n_deletions, journal_records, n_lost FROM counters WHERE id = 1") \
     X (COUNTERS_SET, "UPDATE counters SET next_ino = ?, next_position = ?, sequence = ?, n_inodes = ?, n_files = ?, " \
        "n_objects = ?, content_bytes = ?, stripe_bytes = ?, n_staged = ?, n_not_full = ?, n_deletions = ?, " \
-       "journal_records = ? WHERE id = 1") \
+       "journal_records = ?, n_lost = ? WHERE id = 1") \
     X (AGE_GET, "SELECT boot, boot_ns, real_ns, age_ns FROM age WHERE id = 1") \
     X (AGE_SET, "UPDATE age SET boot = ?, boot_ns = ?, real_ns = ?, age_ns = ? WHERE id = 1") \
     X (INODE_GET, "SELECT " INODE_COLUMNS " FROM inodes i WHERE i.ino = ?") \
@@ -166,6 +166,16 @@
        "ORDER BY at_once DESC LIMIT 1") \
     X (DELETIONS_REMOVED, "SELECT id, endpoint, queued_age_ns, queued_ns, bytes, sequence FROM deletions " \
        "WHERE id > ? AND +at_once = 0 ORDER BY id LIMIT ?") \
+    X (LOSSES_INSERT, "INSERT OR IGNORE INTO losses (age_ns, time_ns, n_lost, n_files) SELECT ?1, ?2, ?3, ?4 " \
+       "WHERE NOT EXISTS (SELECT 1 FROM losses WHERE age_ns > ?1)") \
+    X (LOSSES_FORGET, "DELETE FROM losses WHERE age_ns < (SELECT max (age_ns) FROM losses WHERE age_ns <= ?)") \
+    X (LOSSES_LIST, "SELECT age_ns, time_ns, n_lost, n_files FROM losses ORDER BY age_ns") \
+    X (LOSSES_DELETE, "DELETE FROM losses") \
+    X (BRAKE_GET, "SELECT until_age_ns, from_age_ns, from_ns, from_lost, from_files, last_age_ns, last_ns, last_lost, " \
+       "last_files FROM brake WHERE id = 1") \
+    X (BRAKE_SET, "INSERT OR REPLACE INTO brake (id, until_age_ns, from_age_ns, from_ns, from_lost, from_files, " \
+       "last_age_ns, last_ns, last_lost, last_files) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (BRAKE_DELETE, "DELETE FROM brake") \
     X (RELEASED_GET, "SELECT age_ns, time_ns, reason FROM released WHERE id = 1") \
     X (RELEASED_SET, "INSERT OR REPLACE INTO released (id, age_ns, time_ns, reason) VALUES (1, ?, ?, ?)") \
     X (DELETION_DOOM, "UPDATE deletions SET at_once = 3 WHERE id = ?") \

@@ -88,7 +88,9 @@ typedef struct EcfsDeletion {
 typedef struct EcfsDeletionWaits {
     int64_t removed_ns;
     int64_t exchanged_ns;
-    int64_t released_age_ns; /* what was removed up to then waits for exchanged_ns only (retention.h); 0: nothing */
+    int64_t released_age_ns;  /* what was removed up to then waits for exchanged_ns only (retention.h); 0: nothing */
+    bool holds;               /* what was removed from … */
+    int64_t held_from_age_ns; /* … then on, whatever else says (brake.h) */
 } EcfsDeletionWaits;
 
 /**

@@ -3,6 +3,7 @@
 #include "archive/lineage.h"
 
 #include "archive/key_watch.h"
+#include "catalog/brake.h"
 #include "control/control_priv.h"
 #include "journal/journal_watch.h"
 #include "staging/staged.h"
@@ -353,6 +354,13 @@ static bool handle_endpoint_remove (Client *client, JsonObject *request, JsonObj
     return true;
 }
 
+static bool handle_brake_end (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    (void) request; /* it asks for nothing in particular */
+    (void) reply;   /* nothing to tell */
+    return ecfs_catalog_brake_end (ecfs_archive_catalog (client->server->archive), error);
+}
+
 static bool handle_key_file (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     gsize size = 0;
@@ -375,6 +383,7 @@ static const struct {
              {"sha256", handle_sha256},
              {"endpoint-add", handle_endpoint_add},
              {"prune", handle_prune},
+             {"brake-end", handle_brake_end},
              {"rm", handle_names},
              {"mv", handle_names},
              {"mkdir", handle_names},

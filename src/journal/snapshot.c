@@ -3,6 +3,7 @@
 #include "archive/common.h"
 #include "archive/gaps.h"
 #include "archive/keys.h"
+#include "catalog/brake.h"
 #include "catalog/journal_file.h"
 #include "catalog/retention.h"
 #include "journal/journal_open.h"
@@ -60,10 +61,13 @@ static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *ro
 static int64_t history_since (EcfsArchive *archive, const GArray *rows, const EcfsSnapshotRow *next)
 {
     EcfsOpenEnd end;
+    EcfsBrake brake;
     EcfsReleased released = {.time_ns = 0};
     int64_t since_ns = ecfs_config_history_since (ecfs_archive_config (archive)), sealed_ns = INT64_MIN;
     if (ecfs_catalog_released (ecfs_archive_catalog (archive), &released, NULL)) /* else more is kept */
         since_ns = MAX (since_ns, released.time_ns);
+    if (ecfs_catalog_brake (ecfs_archive_catalog (archive), &brake, NULL) && brake.until_age_ns > 0)
+        since_ns = MIN (since_ns, brake.from.time_ns);
     if (!ecfs_keys_end (ecfs_archive_catalog (archive), &end, NULL) || end.epoch == 0)
         return since_ns;
     if (next != NULL)

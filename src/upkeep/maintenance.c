@@ -12,6 +12,7 @@ struct EcfsMaintenance {
     EcfsArchive *archive;
     EcfsDeletions *deletions;
     EcfsRetention *retention;
+    EcfsBrakeWatch *brake;
     pthread_t thread;
     EcfsMutex lock;
     EcfsCond wake;
@@ -114,13 +115,14 @@ static void keep_deleting (EcfsMaintenance *self)
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
     EcfsTotals totals;
-    if (ecfs_archive_is_readonly (archive) || !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) ||
-        totals.n_deletions == 0)
+    int64_t held_from_ns;
+    if (!ecfs_brake_watch_look (self->brake, &held_from_ns) || ecfs_archive_is_readonly (archive) ||
+        !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) || totals.n_deletions == 0)
         return;
     if (!ecfs_catalog_note_age (ecfs_archive_catalog (archive), &error))
         g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
-    ecfs_retention_look (self->retention);
-    ecfs_deletions_begin (self->deletions);
+    ecfs_retention_look (self->retention, held_from_ns);
+    ecfs_deletions_begin (self->deletions, held_from_ns);
 }
 
 static void *run (void *data)
@@ -154,6 +156,7 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
     self->kept_us = ecfs_now_us ();
     self->deletions = ecfs_deletions_new (archive);
     self->retention = ecfs_retention_new (archive);
+    self->brake = ecfs_brake_watch_new (archive);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
     int result = pthread_create (&self->thread, NULL, run, self);
@@ -182,6 +185,7 @@ void ecfs_maintenance_stop (EcfsMaintenance *self)
     ecfs_read_log_tell (ecfs_archive_read_log (self->archive), true);
     ecfs_deletions_free (self->deletions);
     ecfs_retention_free (self->retention);
+    ecfs_brake_watch_free (self->brake);
     ecfs_mutex_lock (&self->lock);
     while (self->n_asked > 0)
         (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + G_USEC_PER_SEC);

@@ -23,6 +23,7 @@ typedef struct Sums {
 struct EcfsRetention {
     EcfsArchive *archive;
     int64_t next_us;
+    int64_t held_from_ns;                         /* what was removed since stays */
     uint64_t counted_deletions, counted_sequence; /* when the past was within its limit */
     bool told_limit;
     bool told_room[ECFS_ENDPOINTS_MAX]; /* since the endpoint is full: that something was let go for it, … */
@@ -151,9 +152,10 @@ static void tell_kept (EcfsRetention *self, size_t n_endpoints, const bool *full
         if (!full[i] || self->told_kept[i] || self->found.at[i] >= self->wanted.at[i])
             continue;
         self->told_kept[i] = true;
-        g_message ("%s: endpoint %s is full, and all history that may go has gone: what was removed within history_min "
-                   "stays; make room there or add an endpoint",
-                   ecfs_archive_directory (self->archive), ecfs_archive_endpoint (self->archive, i)->name);
+        g_message (
+            "%s: endpoint %s is full, and all history that may go has gone: what was removed within history_min, "
+            "or in a mass deletion, stays; make room there or add an endpoint",
+            ecfs_archive_directory (self->archive), ecfs_archive_endpoint (self->archive, i)->name);
     }
 }
 
@@ -176,7 +178,7 @@ static int64_t youngest (EcfsRetention *self)
 {
     const EcfsConfig *config = ecfs_archive_config (self->archive);
     const int64_t least_us = MAX (ecfs_config_history_least_us (config), config->deletion_grace_us);
-    return ecfs_catalog_age_ns (ecfs_archive_catalog (self->archive)) - least_us * 1000;
+    return MIN (ecfs_catalog_age_ns (ecfs_archive_catalog (self->archive)) - least_us * 1000, self->held_from_ns - 1);
 }
 
 static bool let_go (EcfsRetention *self, size_t n_endpoints, const bool *full, GError **error)
@@ -235,12 +237,13 @@ EcfsRetention *ecfs_retention_new (EcfsArchive *archive)
     return self;
 }
 
-void ecfs_retention_look (EcfsRetention *self)
+void ecfs_retention_look (EcfsRetention *self, int64_t held_from_ns)
 {
     g_autoptr (GError) error = NULL;
     const int64_t begun_us = ecfs_now_us ();
     if (begun_us < self->next_us)
         return;
+    self->held_from_ns = held_from_ns;
     if (!look (self, &error))
         g_warning ("%s", error->message); /* tried again */
     const int64_t now_us = ecfs_now_us ();

@@ -1,7 +1,9 @@
 /* What history holds, for status. */
 #include "verbs/status_priv.h"
 
+#include "catalog/brake.h"
 #include "catalog/retention.h"
+#include "upkeep/upkeep.h"
 
 #define BATCH 4096 /* stripes that are read at once */
 
@@ -39,6 +41,28 @@ static bool add_released (EcfsArchive *archive, JsonObject *past, GError **error
     return true;
 }
 
+/* A mass deletion of which everything is kept. */
+static bool add_brake (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    EcfsBrake brake;
+    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
+    if (!ecfs_catalog_brake (catalog, &brake, error))
+        return false;
+    if (brake.until_age_ns == 0 || ecfs_archive_config (archive)->delete_brake == 0)
+        return true;
+    const int64_t left_ns = brake.until_age_ns - ecfs_catalog_age_ns (catalog);
+    g_autofree char *moment = ecfs_brake_moment (&brake), *command = ecfs_brake_command (archive, &brake);
+    JsonObject *facts = json_object_new ();
+    json_object_set_int_member (facts, "lost", (int64_t) (brake.last.n_lost - brake.from.n_lost));
+    json_object_set_int_member (facts, "files", (int64_t) brake.last.n_files);
+    json_object_set_string_member (facts, "moment", moment);
+    json_object_set_double_member (facts, "until",
+                                   (double) g_get_real_time () / G_USEC_PER_SEC + (double) left_ns / 1e9);
+    ecfs_status_add_text (facts, "command", command);
+    json_object_set_object_member (status, "brake", facts);
+    return true;
+}
+
 static bool any_full (EcfsArchive *archive)
 {
     bool full = false;
@@ -59,7 +83,7 @@ bool ecfs_status_add_past (JsonObject *status, EcfsArchive *archive, GError **er
     const EcfsConfig *config = ecfs_archive_config (archive);
     JsonObject *past = json_object_new ();
     json_object_set_object_member (status, "past", past);
-    if (!add_up (archive, past, error) || !add_released (archive, past, error))
+    if (!add_up (archive, past, error) || !add_released (archive, past, error) || !add_brake (status, archive, error))
         return false;
     if (config->history_max > 0)
         json_object_set_int_member (past, "limit", (int64_t) config->history_max);

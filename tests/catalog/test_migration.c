@@ -30,7 +30,7 @@ static const char *const ways_back[CURRENT - 1] = {
      "ALTER TABLE extents DROP COLUMN sha256; ALTER TABLE extents DROP COLUMN generation; PRAGMA user_version = 17"),
     "DROP INDEX deletions_by_object; PRAGMA user_version = 18",
     ("DROP TABLE released; ALTER TABLE deletions DROP COLUMN bytes; ALTER TABLE deletions DROP COLUMN queued_ns; "
-     "PRAGMA user_version = 19"),
+     "ALTER TABLE counters DROP COLUMN n_lost; DROP TABLE losses; DROP TABLE brake; PRAGMA user_version = 19"),
 };
 
 static void bring_back (const char *path, int version)
@@ -57,7 +57,7 @@ static void leave_out (const char *path, int version)
     if (version < 17)
         run_sql (path, "UPDATE deletions SET seal_key = NULL");
     if (version < 20)
-        run_sql (path, "UPDATE deletions SET bytes = 0, queued_ns = 0");
+        run_sql (path, "UPDATE counters SET n_lost = 0; UPDATE deletions SET bytes = 0, queued_ns = 0");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }

@@ -1,9 +1,12 @@
 """Room that history takes: no more than it may, and none that endpoints lack; the oldest goes first, by whole moments."""
 import errno
 import os
+import shlex
+import time
 
 import lab
 import pytest
+from test_logs import contents
 from test_history import now, tree_at, undelete
 
 MIB = 1 << 20
@@ -76,3 +79,66 @@ def test_history_gives_room_and_its_last_days_do_not(place):
     assert past(archive)["released_for"] == "room"
     assert "history gives room, the oldest first" in mount.text()
     lab.assert_same_tree(moments[4][1], tree_at(place, archive, moments[4][0]))
+
+
+def brake_of(archive):
+    return archive.json("status").get("brake")
+
+
+def files_lost(mount, n):
+    """Overwritten and deleted, in turn."""
+    for i in range(n):
+        if i % 2:
+            (mount.path / f"d/{i}").unlink()
+        else:
+            (mount.path / f"d/{i}").write_bytes(b"give me money")
+
+
+def test_what_a_mass_deletion_takes_is_kept_and_undone_by_the_command_told(place, archive):
+    """Without a history, over a kill and beside other changes; and the user may say that it was meant."""
+    archive.configure("archive", history="0", deletion_grace="0s", pack_after="1s")
+    mount = place.mount(archive)
+    (mount.path / "d").mkdir()
+    for i in range(1300):
+        (mount.path / f"d/{i}").write_bytes(b"content %d" % i)
+    archive.await_stored()
+    before = contents(lab.describe_tree(mount.path))
+    time.sleep(2.5)  # the mount looks every two seconds, and tells the moment of the look before
+    files_lost(mount, 900)
+    archive.await_stored()
+    assert brake_of(archive) is None, "fewer than a thousand are nothing to worry about"
+    (mount.path / "other").write_bytes(b"work of another")
+    for i in range(900, 1250):
+        (mount.path / f"d/{i}").unlink()
+    told = lab.until(lambda: brake_of(archive), 20, "it is noticed")
+    mount.kill()
+    mount.start()
+    assert brake_of(archive)["moment"] == told["moment"] and 1000 < told["lost"] <= 1250 and told["files"] == 1300
+    assert mount.text().count("files were deleted or overwritten within an hour") == 1
+    assert "BRAKE" in lab.ecfs("history", archive.path).stdout
+    assert told["command"] in lab.ecfs("status", archive.path).stdout and told["command"] in mount.text()
+    command = shlex.split(told["command"])
+    undelete(archive, "/d/3", "--at", told["moment"])
+    assert brake_of(archive), "one file is not all"
+    lab.ecfs(*command[1:])
+    tree = contents(lab.describe_tree(mount.path))
+    assert {path: tree[path] for path in before} == before and (mount.path / "other").exists()
+    assert brake_of(archive) is None
+
+
+def test_a_mass_deletion_that_was_meant(place, archive):
+    archive.configure("archive", deletion_grace="0s", small_file="0", object_max="16K", delete_brake="1%")
+    mount = place.mount(archive)
+    lab.ecfs("history", archive.path, "--release")
+    for i in range(1010):
+        (mount.path / f"{i}").write_bytes(b"content")
+    archive.await_stored()
+    for i in range(1010):
+        (mount.path / f"{i}").unlink()
+    lab.until(lambda: brake_of(archive), 20, "it is noticed")
+    mount.umount()
+    assert archive.json("status")["deletions"] > 0
+    lab.ecfs("history", archive.path, "--release")
+    assert brake_of(archive) is None
+    mount = place.mount(archive)
+    lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "all goes")

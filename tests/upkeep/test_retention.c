@@ -79,7 +79,7 @@ static EcfsReleased look (Fixture *fixture)
     g_autoptr (GError) error = NULL;
     EcfsReleased released;
     EcfsRetention *retention = ecfs_retention_new (fixture->archive);
-    ecfs_retention_look (retention);
+    ecfs_retention_look (retention, INT64_MAX);
     ecfs_retention_free (retention);
     ecfs_catalog_released (catalog_of (fixture), &released, &error);
     g_assert_no_error (error);
