@@ -30,6 +30,7 @@ int verb_rm (const Verb *verb, int argc, char **argv);
 int verb_mv (const Verb *verb, int argc, char **argv);
 int verb_mkdir (const Verb *verb, int argc, char **argv);
 int verb_history (const Verb *verb, int argc, char **argv);
+int verb_mark (const Verb *verb, int argc, char **argv);
 int verb_log (const Verb *verb, int argc, char **argv);
 int verb_undelete (const Verb *verb, int argc, char **argv);
 int verb_destroy (const Verb *verb, int argc, char **argv);
@@ -79,7 +80,7 @@ void tool_print_history (JsonObject *status);
 Ecfs *tool_open (const char *archive, const char *at, GError **error);
 #define TOOL_AT(at)                                                                                                    \
     {                                                                                                                  \
-        "at", 0, 0, G_OPTION_ARG_STRING, at, "The archive as it was then: a date, or how long ago", "TIME"             \
+        "at", 0, 0, G_OPTION_ARG_STRING, at, "The archive as it was then: a date, how long ago, or a mark", "TIME"     \
     }
 
 /** The directory of the archive that @path is, or whose mount it is in; g_free (). */

@@ -43,10 +43,22 @@ static void print_brake (const char *directory, JsonObject *brake)
             tool_number (brake, "lost"), tool_number (brake, "files"), until, tool_text (brake, "command"), directory);
 }
 
+static void print_marks (JsonArray *marks)
+{
+    for (guint i = 0; i < json_array_get_length (marks); i++) {
+        JsonObject *mark = json_array_get_object_element (marks, i);
+        g_autofree char *when = clock_time (tool_double (mark, "time_ns") / 1e9);
+        g_autofree char *bytes = tool_bytes (tool_double (mark, "bytes"));
+        printf ("mark       %s of %s keeps %s that only the past has\n", tool_text (mark, "name"), when, bytes);
+    }
+}
+
 void tool_print_history (JsonObject *status)
 {
     if (tool_number (status, "history") > 0)
         print_kept (status);
+    if (json_object_has_member (status, "marks")) /* not where the mount is of an earlier ecfs */
+        print_marks (json_object_get_array_member (status, "marks"));
     if (json_object_has_member (status, "brake"))
         print_brake (tool_text (status, "directory"), json_object_get_object_member (status, "brake"));
 }
@@ -85,7 +97,8 @@ int verb_history (const Verb *verb, int argc, char **argv)
         return TOOL_DONE;
     }
     g_autoptr (JsonObject) facts = json_object_new ();
-    for (const char *const *member = (const char *const[]){"history", "past", "brake", NULL}; *member != NULL; member++)
+    for (const char *const *member = (const char *const[]){"history", "past", "marks", "brake", NULL}; *member != NULL;
+         member++)
         if (json_object_has_member (status, *member))
             json_object_set_member (facts, *member, json_node_copy (json_object_get_member (status, *member)));
     JsonNode *node = json_node_new (JSON_NODE_OBJECT);

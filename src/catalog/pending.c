@@ -68,6 +68,8 @@ static int64_t due_until (EcfsDeletionKind kind, const EcfsDeletionWaits *waits,
 {
     if (kind == ECFS_DELETION_EXCHANGED)
         return now_ns - waits->exchanged_ns;
+    if (kind == ECFS_DELETION_MARKED)
+        return waits->marked ? INT64_MAX : INT64_MIN;
     if (kind != ECFS_DELETION_REMOVED)
         return INT64_MAX;
     int64_t until_ns = now_ns - waits->removed_ns;
@@ -81,7 +83,7 @@ static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsDe
                                const EcfsDeletion *after, size_t max, GError **error)
 {
     static const EcfsDeletionKind order[] = {ECFS_DELETION_DOOMED, ECFS_DELETION_UNCOMMITTED, ECFS_DELETION_EXCHANGED,
-                                             ECFS_DELETION_REMOVED};
+                                             ECFS_DELETION_REMOVED, ECFS_DELETION_MARKED};
     static const EcfsDeletion first = {.queued_age_ns = INT64_MIN};
     g_autoptr (GArray) deletions = g_array_new (false, true, sizeof (EcfsDeletion));
     const int64_t limit = (int64_t) MIN (max, INT_MAX), now_ns = ecfs_age_ns (self);

@@ -152,7 +152,12 @@ static const char schema_20[] =
     "NULL, "
     "  last_age_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL, last_lost INTEGER NOT NULL, last_files INTEGER NOT "
     "NULL) "
-    "  STRICT;";
+    "  STRICT;"
+    /* And what marks need: since when there was something of what an object has; NULL: its own sequence. */
+    "ALTER TABLE deletions ADD COLUMN born INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE objects ADD COLUMN since INTEGER;"
+    "CREATE TABLE marks (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, "
+    "  time_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
 
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {

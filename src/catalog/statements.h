@@ -147,7 +147,10 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
-       "bytes, queued_ns, sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, " \
+       "bytes, queued_ns, born, sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, " \
+       "CASE WHEN ?6 = 0 AND EXISTS (SELECT 1 FROM marks WHERE sequence >= " \
+       "ifnull ((SELECT ifnull (since, sequence) FROM objects WHERE uuid = ?1), 0)) THEN 4 ELSE ?6 END, ?7, ?8, ?9, " \
+       "ifnull ((SELECT ifnull (since, sequence) FROM objects WHERE uuid = ?1), 0), " \
        "ifnull ((SELECT seal IS NOT NULL FROM objects WHERE uuid = ?1), " \
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
        "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')), " \
@@ -166,6 +169,18 @@
        "ORDER BY at_once DESC LIMIT 1") \
     X (DELETIONS_REMOVED, "SELECT id, endpoint, queued_age_ns, queued_ns, bytes, sequence FROM deletions " \
        "WHERE id > ? AND +at_once = 0 ORDER BY id LIMIT ?") \
+    X (MARK_LIST, "SELECT name, epoch, sequence, time_ns FROM marks ORDER BY sequence, name") \
+    X (MARK_GET, "SELECT name, epoch, sequence, time_ns FROM marks WHERE name = ?") \
+    X (MARK_SET, "INSERT OR REPLACE INTO marks (name, epoch, sequence, time_ns) VALUES (?, ?, ?, ?)") \
+    X (MARK_DELETE, "DELETE FROM marks WHERE name = ?") \
+    X (MARK_BYTES, "SELECT ifnull (sum (bytes), 0) FROM deletions " \
+       "WHERE at_once = 4 AND born <= ?1 AND sequence > ?1") \
+    X (MARKED_SETTLE, "UPDATE deletions SET at_once = 0 WHERE id IN (SELECT id FROM deletions d WHERE d.at_once = 4 " \
+       "AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= d.born AND m.sequence < d.sequence) LIMIT ?)") \
+    X (OBJECT_SINCE, "UPDATE objects SET since = min (ifnull (since, sequence), (SELECT ifnull (since, sequence) " \
+       "FROM objects WHERE id = ?2)) WHERE id = ?1") \
+    X (OBJECT_SINCE_EVER, "UPDATE objects SET since = 0 WHERE id = ?") \
+    X (OBJECTS_SINCE_EVER, "UPDATE objects SET since = 0 WHERE EXISTS (SELECT 1 FROM marks)") \
     X (LOSSES_INSERT, "INSERT OR IGNORE INTO losses (age_ns, time_ns, n_lost, n_files) SELECT ?1, ?2, ?3, ?4 " \
        "WHERE NOT EXISTS (SELECT 1 FROM losses WHERE age_ns > ?1)") \
     X (LOSSES_FORGET, "DELETE FROM losses WHERE age_ns < (SELECT max (age_ns) FROM losses WHERE age_ns <= ?)") \
@@ -239,7 +254,8 @@
     X (SNAPSHOT_LIST, "SELECT epoch, sequence, time_ns, bytes, n_copies FROM snapshots ORDER BY epoch DESC, sequence DESC") \
     X (SNAPSHOT_INSERT, "INSERT OR REPLACE INTO snapshots (epoch, sequence, time_ns, bytes, n_copies) " \
        "VALUES (?, ?, ?, ?, ?)") \
-    X (SNAPSHOT_DELETE, "DELETE FROM snapshots WHERE epoch = ? AND sequence = ?") \
+    X (SNAPSHOT_DELETE, "DELETE FROM snapshots WHERE epoch = ?1 AND sequence = ?2 AND " \
+       "NOT EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= ?2 AND m.sequence < ?3)") \
     X (SESSION_INSERT, "INSERT INTO sessions (number, uuid) VALUES (?, ?)") \
     X (SESSION_FORGET, "DELETE FROM sessions WHERE number <= ?") \
     X (SESSION_FIND, "SELECT 1 FROM sessions WHERE number = ? AND uuid = ?") \

@@ -11,6 +11,7 @@
 #include "util/lock.h"
 #include "verbs/endpoints.h"
 #include "verbs/key.h"
+#include "verbs/mark.h"
 #include "verbs/status.h"
 
 #include <fcntl.h>
@@ -361,6 +362,16 @@ static bool handle_brake_end (Client *client, JsonObject *request, JsonObject *r
     return ecfs_catalog_brake_end (ecfs_archive_catalog (client->server->archive), error);
 }
 
+static bool handle_mark (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsArchive *archive = client->server->archive;
+    const char *name = ecfs_control_text (request, "name");
+    (void) reply; /* nothing to tell */
+    return (name != NULL || ecfs_fail (error, EINVAL, "control socket: \"name\" is missing or wrong")) &&
+           ecfs_mark_here (archive, name, ecfs_control_flag (request, "remove"), error) &&
+           ecfs_archive_store_journal (archive, is_wanted, client, error);
+}
+
 static bool handle_key_file (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     gsize size = 0;
@@ -384,6 +395,7 @@ static const struct {
              {"endpoint-add", handle_endpoint_add},
              {"prune", handle_prune},
              {"brake-end", handle_brake_end},
+             {"mark", handle_mark},
              {"rm", handle_names},
              {"mv", handle_names},
              {"mkdir", handle_names},

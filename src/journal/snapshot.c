@@ -5,6 +5,7 @@
 #include "archive/keys.h"
 #include "catalog/brake.h"
 #include "catalog/journal_file.h"
+#include "catalog/marks.h"
 #include "catalog/retention.h"
 #include "journal/journal_open.h"
 #include "journal/journal_watch.h"
@@ -53,6 +54,18 @@ static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *ro
     if (epoch != row->epoch)
         return epoch < row->epoch ? -1 : 1;
     return sequence < row->sequence ? -1 : sequence > row->sequence;
+}
+
+/* The oldest mark's time: its journal stays from the last snapshot before it on. */
+static int64_t marked_since (EcfsArchive *archive)
+{
+    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL);
+    if (marks == NULL)
+        return INT64_MIN; /* the next look tells what is wrong */
+    int64_t since_ns = INT64_MAX;
+    for (guint i = 0; i < marks->len; i++)
+        since_ns = MIN (since_ns, g_array_index (marks, EcfsMark, i).time_ns);
+    return since_ns;
 }
 
 /* Since when the past is kept: not what was let go, and not from before the archive had a key, which endpoints can read
@@ -300,7 +313,8 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     const EcfsSnapshotRow *oldest =
         rows->len < N_GENERATIONS ? NULL : &g_array_index (rows, EcfsSnapshotRow, rows->len - 1);
     /* What is before the oldest tells the past: of a catalog that was recovered, what the one before it had. */
-    bool enough = oldest != NULL && is_safe (self, oldest) && oldest->time_ns <= history_since (archive, rows, NULL);
+    bool enough = oldest != NULL && is_safe (self, oldest) && oldest->time_ns <= history_since (archive, rows, NULL) &&
+                  oldest->time_ns <= marked_since (archive);
     size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);

@@ -2,6 +2,7 @@
 #include "upkeep/upkeep.h"
 
 #include "archive/common.h"
+#include "catalog/marks.h"
 #include "catalog/reads.h"
 
 #define PAUSE_US        (2 * G_USEC_PER_SEC)
@@ -13,6 +14,8 @@ struct EcfsMaintenance {
     EcfsDeletions *deletions;
     EcfsRetention *retention;
     EcfsBrakeWatch *brake;
+    bool settled;  /* what marks do not need any more; the thread's, as the next one */
+    guint n_marks; /* when that was done */
     pthread_t thread;
     EcfsMutex lock;
     EcfsCond wake;
@@ -109,6 +112,24 @@ static void keep_estimates (EcfsMaintenance *self)
     self->kept_us = ecfs_now_us ();
 }
 
+/* What only marks needed that are gone waits as anything else. */
+static void settle_marks (EcfsMaintenance *self)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    g_autoptr (GArray) marks = ecfs_catalog_marks (catalog, &error);
+    if (marks == NULL || (self->settled && marks->len == self->n_marks)) {
+        if (marks == NULL)
+            g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
+        return;
+    }
+    bool more = !self->settled || marks->len < self->n_marks;
+    while (more && ecfs_catalog_marks_settle (catalog, &more, &error))
+        ;
+    self->settled = error == NULL;
+    self->n_marks = marks->len;
+}
+
 /* Deletes what is due; each endpoint by itself. */
 static void keep_deleting (EcfsMaintenance *self)
 {
@@ -121,6 +142,7 @@ static void keep_deleting (EcfsMaintenance *self)
         return;
     if (!ecfs_catalog_note_age (ecfs_archive_catalog (archive), &error))
         g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
+    settle_marks (self);
     ecfs_retention_look (self->retention, held_from_ns);
     ecfs_deletions_begin (self->deletions, held_from_ns);
 }

@@ -4,6 +4,7 @@
 #include "catalog/brake.h"
 #include "catalog/retention.h"
 #include "upkeep/upkeep.h"
+#include "verbs/mark.h"
 
 #define BATCH 4096 /* stripes that are read at once */
 
@@ -63,6 +64,15 @@ static bool add_brake (JsonObject *status, EcfsArchive *archive, GError **error)
     return true;
 }
 
+static bool add_marks (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    JsonArray *marks = ecfs_mark_facts (archive, error);
+    if (marks == NULL)
+        return false;
+    json_object_set_array_member (status, "marks", marks);
+    return true;
+}
+
 static bool any_full (EcfsArchive *archive)
 {
     bool full = false;
@@ -83,7 +93,8 @@ bool ecfs_status_add_past (JsonObject *status, EcfsArchive *archive, GError **er
     const EcfsConfig *config = ecfs_archive_config (archive);
     JsonObject *past = json_object_new ();
     json_object_set_object_member (status, "past", past);
-    if (!add_up (archive, past, error) || !add_released (archive, past, error) || !add_brake (status, archive, error))
+    if (!add_up (archive, past, error) || !add_released (archive, past, error) || !add_brake (status, archive, error) ||
+        !add_marks (status, archive, error))
         return false;
     if (config->history_max > 0)
         json_object_set_int_member (past, "limit", (int64_t) config->history_max);

@@ -3,6 +3,7 @@
 #include "archive/common.h"
 #include "catalog/brake.h"
 #include "codec/codec.h"
+#include "util/units.h"
 #include "verbs/past.h"
 
 #include <string.h>
@@ -511,8 +512,9 @@ static bool bring_back (Ecfs *self, const char *const *paths, const char *moment
                         const EcfsTransferOptions *transfer, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
-    int64_t at_ns;
-    char *past = ecfs_past_moment (moment, &at_ns, error) ? ecfs_past_open (directory, moment, error) : NULL;
+    int64_t at_ns = 0; /* of a mark: a mass deletion is undone by the moment that is told */
+    (void) ecfs_parse_moment (moment, &at_ns);
+    char *past = ecfs_past_open (directory, moment, error);
     if (past == NULL)
         return false;
     const EcfsUndeleteHere what = {.past = past, .paths = paths, .at_ns = at_ns, .keep = keep, .transfer = transfer};

@@ -27,6 +27,7 @@
  *       of objects that have no SHA-256, as a deep check beside the mount found it
  *   {"verb":"brake-end"}                                       {"ok":true}
  *       what a mass deletion took is not kept any longer
+ *   {"verb":"mark","name":"...","remove":false}                {"ok":true}     the journal is at the endpoints, too
  *   {"verb":"rm","path":"/a","recursive":false}                {"ok":true}
  *   {"verb":"mv","path":"/a","to":"/b","keep":false}           {"ok":true}
  *   {"verb":"mkdir","path":"/a","mode":493,"parents":false}    {"ok":true}

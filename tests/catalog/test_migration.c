@@ -30,7 +30,9 @@ static const char *const ways_back[CURRENT - 1] = {
      "ALTER TABLE extents DROP COLUMN sha256; ALTER TABLE extents DROP COLUMN generation; PRAGMA user_version = 17"),
     "DROP INDEX deletions_by_object; PRAGMA user_version = 18",
     ("DROP TABLE released; ALTER TABLE deletions DROP COLUMN bytes; ALTER TABLE deletions DROP COLUMN queued_ns; "
-     "ALTER TABLE counters DROP COLUMN n_lost; DROP TABLE losses; DROP TABLE brake; PRAGMA user_version = 19"),
+     "ALTER TABLE counters DROP COLUMN n_lost; DROP TABLE losses; DROP TABLE brake; "
+     "ALTER TABLE deletions DROP COLUMN born; ALTER TABLE objects DROP COLUMN since; DROP TABLE marks; PRAGMA "
+     "user_version = 19"),
 };
 
 static void bring_back (const char *path, int version)
@@ -57,7 +59,7 @@ static void leave_out (const char *path, int version)
     if (version < 17)
         run_sql (path, "UPDATE deletions SET seal_key = NULL");
     if (version < 20)
-        run_sql (path, "UPDATE counters SET n_lost = 0; UPDATE deletions SET bytes = 0, queued_ns = 0");
+        run_sql (path, "UPDATE counters SET n_lost = 0; UPDATE deletions SET bytes = 0, queued_ns = 0, born = 0");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }

@@ -2,11 +2,13 @@
 import errno
 import os
 import shlex
+import shutil
 import time
 
 import lab
 import pytest
-from test_logs import contents
+from test_logs import FSCK, await_packed, contents, kinds, write_files
+from test_recover import recover
 from test_history import now, tree_at, undelete
 
 MIB = 1 << 20
@@ -142,3 +144,44 @@ def test_a_mass_deletion_that_was_meant(place, archive):
     assert brake_of(archive) is None
     mount = place.mount(archive)
     lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "all goes")
+
+
+def test_what_a_mark_names_is_kept_until_it_is_removed(place, archive):
+    """Without a history, over packing, a recovery, and beside a mount or without."""
+    archive.configure("archive", history="0", deletion_grace="0s", pack_after="1s")
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 20)
+    lab.write_pattern(mount.path / "large", 300_000)
+    archive.await_stored()
+    lab.ecfs("mark", archive.path, "release-1")
+    marked = lab.describe_tree(mount.path)
+    await_packed(archive)
+    shutil.rmtree(mount.path / "d")
+    lab.write_pattern(mount.path / "large", 300_000, 5)
+    lab.write_pattern(mount.path / "later", 400_000, 6)
+    archive.await_stored()
+    (mount.path / "later").unlink()  # that no mark needs
+    lab.until(lambda: kinds(archive) == [0] and archive.json("status")["past"]["stripes"] == 0, 60, "what may go is gone")
+    mount.umount()
+    lab.ecfs("mark", archive.path, "release-2")
+    lab.assert_same_tree(marked, tree_at(place, archive, "release-1"))
+    first, second = archive.json("mark", "--list")
+    assert (first["name"], second["name"]) == ("release-1", "release-2") and first["bytes"] > 400_000 > second["bytes"]
+    assert "release-1" in lab.ecfs("status", archive.path).stdout
+    for name, code in (("release-1", 1), ("2026-11-25", 2), ("2d", 2), ("a/b", 2), ("", 2)):
+        assert lab.ecfs("mark", archive.path, name, check=False).returncode == code, name
+    assert lab.ecfs("ls", "--at", "release-3", archive.path, check=False).returncode == 2
+    shutil.rmtree(archive.path)
+    archive, _ = recover(place, archive.endpoints)
+    archive.configure("archive", deletion_grace="0s")
+    lab.assert_same_tree(marked, tree_at(place, archive, "release-1"))
+    lab.run(FSCK, "-y", "--prune", archive.path, check=False)
+    mount = place.mount(archive)
+    undelete(archive, "/d", "--at", "release-1")
+    (mount.path / "large").unlink()
+    archive.await_stored()
+    lab.assert_same_tree(marked, tree_at(place, archive, "release-1"))
+    lab.ecfs("mark", archive.path, "--remove", "release-1")
+    lab.ecfs("mark", archive.path, "--remove", "release-2")
+    assert archive.json("mark", "--list") == []
+    lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "what only marks needed is gone")
