@@ -147,14 +147,13 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
-       "bytes, queued_ns, born, sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, " \
-       "CASE WHEN ?6 = 0 AND EXISTS (SELECT 1 FROM marks WHERE sequence >= " \
-       "ifnull ((SELECT ifnull (since, sequence) FROM objects WHERE uuid = ?1), 0)) THEN 4 ELSE ?6 END, ?7, ?8, ?9, " \
-       "ifnull ((SELECT ifnull (since, sequence) FROM objects WHERE uuid = ?1), 0), " \
-       "ifnull ((SELECT seal IS NOT NULL FROM objects WHERE uuid = ?1), " \
+       "bytes, queued_ns, born, sealed, seal_key) SELECT ?1, ?2, ?3, ?4, ?5, " \
+       "CASE WHEN ?6 = 0 AND EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= ifnull (o.since, ifnull (o.sequence, 0))) " \
+       "THEN 4 ELSE ?6 END, ?7, ?8, ?9, ifnull (o.since, ifnull (o.sequence, 0)), " \
+       "CASE WHEN o.id IS NOT NULL THEN o.seal IS NOT NULL ELSE " \
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
-       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')), " \
-       "(SELECT substr (seal, 3, 16) FROM objects WHERE uuid = ?1))") \
+       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end') END, " \
+       "substr (o.seal, 3, 16) FROM (SELECT 1) LEFT JOIN objects o ON o.uuid = ?1") \
     X (OPEN_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects WHERE seal IS NULL") \
     X (RETIRED_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects " \
        "WHERE seal IS NOT NULL AND substr (seal, 3, 16) != ?") \
