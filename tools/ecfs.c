@@ -20,6 +20,8 @@ static const Verb verbs[] = {
     {"mv", "ARCHIVE PATH... PATH", "Renames and moves files and directories", verb_mv},
     {"rm", "ARCHIVE PATH...", "Removes files and directories", verb_rm},
     {"log", "ARCHIVE PATH", "Tells what became of a file or directory", verb_log},
+    {"mark", "ARCHIVE NAME", "Gives this moment a name, and keeps all that is there now", verb_mark},
+    {"history", "ARCHIVE", "Shows what is kept of the past, and lets go of it", verb_history},
     {"undelete", "ARCHIVE PATH...", "Brings back what was deleted or overwritten", verb_undelete},
     {"ls", "ARCHIVE [PATH...]", "Lists names in an archive", verb_ls},
     {"info", "ARCHIVE PATH...", "Shows how files are stored, stripe by stripe", verb_info},

@@ -29,6 +29,8 @@ int verb_cat (const Verb *verb, int argc, char **argv);
 int verb_rm (const Verb *verb, int argc, char **argv);
 int verb_mv (const Verb *verb, int argc, char **argv);
 int verb_mkdir (const Verb *verb, int argc, char **argv);
+int verb_history (const Verb *verb, int argc, char **argv);
+int verb_mark (const Verb *verb, int argc, char **argv);
 int verb_log (const Verb *verb, int argc, char **argv);
 int verb_undelete (const Verb *verb, int argc, char **argv);
 int verb_destroy (const Verb *verb, int argc, char **argv);
@@ -72,11 +74,14 @@ bool tool_key_has (JsonObject *key, const char *kind);
  * NULL: nothing, or @for_less and nothing opens it with fewer endpoints than share it. g_free () */
 char *tool_key_openers (JsonObject *key, bool for_less);
 
+/** What `ecfs status` and `ecfs history` tell people of the past. */
+void tool_print_history (JsonObject *status);
+
 /** ecfs_open () for reading; with @at, the option TOOL_AT, the archive as it was then. */
 Ecfs *tool_open (const char *archive, const char *at, GError **error);
 #define TOOL_AT(at)                                                                                                    \
     {                                                                                                                  \
-        "at", 0, 0, G_OPTION_ARG_STRING, at, "The archive as it was then: a date, or how long ago", "TIME"             \
+        "at", 0, 0, G_OPTION_ARG_STRING, at, "The archive as it was then: a date, how long ago, or a mark", "TIME"     \
     }
 
 /** The directory of the archive that @path is, or whose mount it is in; g_free (). */

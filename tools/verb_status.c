@@ -420,10 +420,7 @@ static void print_status (JsonObject *status)
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
     print_key (status);
-    if (tool_number (status, "history") > 0) {
-        g_autofree char *history = tool_seconds ((double) tool_number (status, "history"));
-        printf ("history    what was removed or overwritten in the last %s can come back\n", history);
-    }
+    tool_print_history (status);
     if (tool_number (status, "deletions") > 0)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted%s%s\n", tool_number (status, "deletions"),
                 json_object_has_member (status, "deletions_wait") ? ": " : "", tool_text (status, "deletions_wait"));

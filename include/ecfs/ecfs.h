@@ -620,6 +620,22 @@ char *ecfs_log (const char *archive_dir, const char *path, GError **error);
 bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, bool keep,
                     const EcfsTransferOptions *transfer, GError **error);
 
+/**
+ * After a mass deletion (`delete_brake` in ecfs.conf): it was meant, so what was deleted or overwritten is not kept for
+ * it any longer. Nothing happens where there was none. Durable when true. Blocks.
+ */
+bool ecfs_release_brake (Ecfs *self, GError **error);
+
+/**
+ * Gives this moment a name, which stands for it wherever a moment is asked for: all that is stored now is kept until
+ * the mark is removed, which @removes does. At the endpoints, too, when true. EINVAL: it is no name, or a moment;
+ * EEXIST; ENOENT. Blocks.
+ */
+bool ecfs_mark (Ecfs *self, const char *name, bool removes, GError **error);
+/** The marks, as a JSON array of objects with `name`, `time_ns` (since 1970) and `bytes`, which only the past has, the
+ * oldest first; g_free (). */
+char *ecfs_marks (Ecfs *self, GError **error);
+
 /* Files without their archive. */
 
 #define ECFS_EXPORT_FEC          (1 << 0) /* as properties instead of our own form; not of what is under a key */

@@ -109,6 +109,10 @@ static bool set_number (const EcfsConfigOption *option, void *field, const char 
 {
     uint64_t bytes;
     int64_t number;
+    if (option->kind == ECFS_OPTION_LIMIT && strcmp (value, "none") == 0) {
+        memset (field, 0, sizeof number);
+        return true;
+    }
     if (option->kind == ECFS_OPTION_DURATION) {
         if (!ecfs_parse_duration (value, &number))
             return false;
@@ -140,6 +144,7 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
         good = set_quorum (field, value);
         break;
     case ECFS_OPTION_SIZE:
+    case ECFS_OPTION_LIMIT:
     case ECFS_OPTION_DURATION:
         good = set_number (option, field, value);
         break;
@@ -208,6 +213,8 @@ char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOptio
         return *(const unsigned *) field == 0 ? g_strdup ("auto") : g_strdup_printf ("%u", *(const unsigned *) field);
     case ECFS_OPTION_SIZE:
         return format_size (*(const uint64_t *) field);
+    case ECFS_OPTION_LIMIT:
+        return *(const uint64_t *) field == 0 ? g_strdup ("none") : format_size (*(const uint64_t *) field);
     case ECFS_OPTION_DURATION:
         return format_duration (*(const int64_t *) field);
     case ECFS_OPTION_PERCENT:
@@ -241,6 +248,11 @@ bool ecfs_config_travels (const char *key)
 int64_t ecfs_config_history_since (const EcfsConfig *config)
 {
     return config->history_us == 0 ? INT64_MAX : (g_get_real_time () - config->history_us) * 1000;
+}
+
+int64_t ecfs_config_history_least_us (const EcfsConfig *config)
+{
+    return MIN (config->history_min_us, config->history_us);
 }
 
 EcfsConfig *ecfs_config_new (void)

@@ -41,7 +41,10 @@ typedef struct EcfsConfig {
     uint64_t repair_rate; /* bytes per second that repairs behind may read and write; 0: no limit */
     int64_t deletion_grace_us;
     int64_t journal_interval_us; /* what nobody waits for is in the journal at the endpoints within so long */
-    int64_t history_us; /* for so long the past can be shown, and what was deleted brought back; 0: no longer */
+    int64_t history_us;     /* for so long the past can be shown, and what was deleted brought back; 0: no longer */
+    int64_t history_min_us; /* for so long of it, whatever room it takes */
+    unsigned delete_brake;  /* percent of the files: more lost within an hour are a mass deletion; 0: none is */
+    uint64_t history_max;   /* bytes of stripes that only the past has; 0: any number */
     int64_t close_timeout_us;
     char *policy;          /* of what is cold, as text (policy.h); owned */
     int64_t pack_after_us; /* small files wait so long, at most, until they are packed with others */
@@ -65,7 +68,8 @@ typedef struct EcfsConfigOption {
         ECFS_OPTION_POLICY,
         ECFS_OPTION_COLD,
         ECFS_OPTION_DOUBLING,
-        ECFS_OPTION_COMMAND
+        ECFS_OPTION_COMMAND,
+        ECFS_OPTION_LIMIT
     } kind;
     size_t offset;          /* of the field in EcfsConfig */
     int64_t min, max;       /* bytes or microseconds */
@@ -82,6 +86,9 @@ extern const EcfsConfigOption ecfs_config_options[];
 
 /** Since when the past is kept, in ns since 1970: INT64_MAX where none is. */
 int64_t ecfs_config_history_since (const EcfsConfig *config);
+
+/** For how long the past is kept whatever room it takes. */
+int64_t ecfs_config_history_least_us (const EcfsConfig *config);
 
 /** The defaults, without endpoints. */
 EcfsConfig *ecfs_config_new (void);

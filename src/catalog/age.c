@@ -90,3 +90,8 @@ bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error)
 {
     return READ (self, is_noted (self)) || CHANGE (self, error, ecfs_age_note (self, error));
 }
+
+int64_t ecfs_catalog_age_ns (EcfsCatalog *self)
+{
+    return ecfs_age_ns (self); /* of what does not change after open, and the clock */
+}

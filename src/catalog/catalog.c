@@ -17,17 +17,17 @@
 #define BUSY_MS      5000
 #define CHECKPOINT   2000 /* pages: 8 MiB, some 10 ms */
 #define SANE_COUNTER ((uint64_t) INT64_MAX)
-#define N_COUNTERS   12
+#define N_COUNTERS   13
 
 /* Group commit */
 
 static uint64_t *counter (Counters *counters, int i)
 {
     EcfsTotals *totals = &counters->totals;
-    uint64_t *all[N_COUNTERS] = {&counters->next_ino,    &counters->next_position, &counters->sequence,
-                                 &totals->n_inodes,      &totals->n_files,         &totals->n_objects,
-                                 &totals->content_bytes, &totals->stripe_bytes,    &totals->n_staged,
-                                 &totals->n_not_full,    &totals->n_deletions,     &totals->journal_records};
+    uint64_t *all[N_COUNTERS] = {
+        &counters->next_ino,  &counters->next_position, &counters->sequence,   &totals->n_inodes, &totals->n_files,
+        &totals->n_objects,   &totals->content_bytes,   &totals->stripe_bytes, &totals->n_staged, &totals->n_not_full,
+        &totals->n_deletions, &totals->journal_records, &totals->n_lost};
     return all[i];
 }
 
@@ -577,7 +577,8 @@ static bool exec_meta (sqlite3 *db, const char *path, const EcfsUuid *archive, G
         rc = sqlite3_step (insert);
     (void) sqlite3_finalize (insert); /* repeats rc */
     if (rc == SQLITE_DONE)
-        rc = sqlite3_exec (db, "INSERT INTO counters VALUES (1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)", NULL, NULL, NULL);
+        rc = sqlite3_exec (db, "INSERT INTO counters VALUES (1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)", NULL, NULL,
+                           NULL);
     return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "making it");
 }
 

@@ -107,6 +107,7 @@ typedef struct EcfsTotals {
     uint64_t n_not_full;    /* objects with fewer stripes than their code has */
     uint64_t n_deletions;   /* stripes waiting for deletion */
     uint64_t journal_records;
+    uint64_t n_lost; /* files whose content was deleted or overwritten, one as often as that happened */
 } EcfsTotals;
 
 bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **error);

@@ -82,6 +82,7 @@ GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_siz
 bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
+    self->counters.totals.n_lost += extents != NULL && extents->len > 0;
     return extents != NULL && EXEC (self, EXTENT_DELETE_ALL, error, INT (ino)) &&
            ecfs_objects_release (self, extents, error);
 }
@@ -153,6 +154,7 @@ bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GErr
     if (!shrinks)
         return true;
     g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
+    self->counters.totals.n_lost += extents != NULL && extents->len > 0;
     return extents != NULL && EXEC (self, EXTENT_DELETE_FROM, error, INT (ino), INT (size)) &&
            EXEC (self, EXTENT_SHORTEN, error, INT (ino), INT (size)) && ecfs_content_count (self, inode, error) &&
            ecfs_objects_release (self, extents, error) && ecfs_content_journal (self, inode, error);

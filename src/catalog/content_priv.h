@@ -63,6 +63,9 @@ bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const E
 
 /* pending.c */
 
+/** Sets what a MARK tells, or takes away what a MARK_REMOVED does. */
+bool ecfs_mark_restore (EcfsCatalog *self, const EcfsJournalItem *item, GError **error);
+
 /** Queues one stripe for deletion. */
 bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, EcfsDeletionKind kind,
                           GError **error);

@@ -155,6 +155,20 @@ static bool dump_intents (Dump *self, GError **error)
     return found == 0;
 }
 
+static bool dump_marks (Dump *self, GError **error)
+{
+    autoquery *query = ecfs_query (self->catalog, STMT_MARK_LIST, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        const char *name = (const char *) sqlite3_column_text (query, 0);
+        if (name == NULL)
+            return ecfs_bad_row (error, "marks", sqlite3_column_int64 (query, 2), "is impossible");
+        ecfs_journal_put_mark (self->record, name, (uint32_t) sqlite3_column_int64 (query, 1),
+                               (uint64_t) sqlite3_column_int64 (query, 2), sqlite3_column_int64 (query, 3));
+    }
+    return found == 0;
+}
+
 /* Where the journal goes on, and who wrote it: so that whoever has this can tell what continues it. */
 static bool dump_origin (Dump *self, uint64_t sequence, GError **error)
 {
@@ -177,8 +191,9 @@ static bool dump_origin (Dump *self, uint64_t sequence, GError **error)
 
 static bool dump_all (Dump *self, uint64_t *ret_sequence, GError **error)
 {
-    static bool (*const parts[]) (Dump *, GError **) = {dump_endpoints, dump_texts,     dump_objects, dump_inodes,
-                                                        dump_xattrs,    dump_deletions, dump_names,   dump_intents};
+    static bool (*const parts[]) (Dump *, GError **) = {dump_endpoints, dump_texts,   dump_objects,
+                                                        dump_inodes,    dump_xattrs,  dump_deletions,
+                                                        dump_names,     dump_intents, dump_marks};
     uint64_t next_ino;
     if (!ecfs_counters_read (self->catalog, &next_ino, ret_sequence, error))
         return false;

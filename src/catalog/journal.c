@@ -320,6 +320,23 @@ void ecfs_journal_put_content_sha256 (GByteArray *record, uint64_t ino, uint64_t
     item_end (record, begin);
 }
 
+void ecfs_journal_put_mark (GByteArray *record, const char *name, uint32_t epoch, uint64_t sequence, int64_t time_ns)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_MARK);
+    ecfs_append_le (record, epoch, 4);
+    ecfs_append_le (record, sequence, 8);
+    ecfs_append_le (record, (uint64_t) time_ns, 8);
+    put_text (record, name);
+    item_end (record, begin);
+}
+
+void ecfs_journal_put_mark_removed (GByteArray *record, const char *name)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_MARK_REMOVED);
+    put_text (record, name);
+    item_end (record, begin);
+}
+
 void ecfs_journal_put_session (GByteArray *record, uint64_t number, const EcfsUuid *uuid)
 {
     guint begin = item_begin (record, ECFS_JOURNAL_SESSION);
@@ -586,6 +603,16 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_STANDS:
         ecfs_cursor_copy (payload, item->sum, sizeof item->sum);
         return true;
+    case ECFS_JOURNAL_MARK:
+        item->epoch = (uint32_t) ecfs_cursor_le (payload, 4);
+        item->sequence = ecfs_cursor_le (payload, 8);
+        item->attr.mtime_ns = (int64_t) ecfs_cursor_le (payload, 8);
+        check (payload, item->sequence <= INT64_MAX);
+        item->name = take_rest (payload);
+        return true;
+    case ECFS_JOURNAL_MARK_REMOVED:
+        item->name = take_rest (payload);
+        return true;
     case ECFS_JOURNAL_SESSION:
         item->sequence = ecfs_cursor_le (payload, 8);
         ecfs_cursor_copy (payload, item->uuid.bytes, sizeof item->uuid.bytes);
@@ -631,7 +658,7 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
         bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_UNUSED) ||
-                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_CONTENT_SHA256);
+                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_MARK_REMOVED);
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;

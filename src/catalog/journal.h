@@ -48,6 +48,8 @@
  *   152 SESSION        of snapshots: u64 number, 16 UUID of an opening of the archive that wrote this journal
  *   153 CONTENT_SHA256 u64 ino, u64 generation (object/format.h), 32 SHA-256, of the first extent of its content;
  * behind its CONTENT, or the PACKED that placed it
+ *   154 MARK           u32 epoch, u64 sequence, i64 time, name (the rest): all that there was behind this record is
+ * kept 155 MARK_REMOVED   name (the rest) of a mark that there is no more
  *
  * The sum of a record is the first 16 bytes of the SHA-256 of what journal files have of it: its sequence, time, size
  * and bytes. As these have the sum of the record before it, a record continues one history and no other: of two copies
@@ -99,6 +101,8 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_STANDS = 151,
     ECFS_JOURNAL_SESSION = 152,
     ECFS_JOURNAL_CONTENT_SHA256 = 153,
+    ECFS_JOURNAL_MARK = 154,
+    ECFS_JOURNAL_MARK_REMOVED = 155,
 } EcfsJournalType;
 
 /* Bytes inside the record that is read; not terminated. */
@@ -131,9 +135,10 @@ typedef struct EcfsJournalExtent {
 /* One item; the fields that its type names above are set, the others zero. */
 typedef struct EcfsJournalItem {
     EcfsJournalType type;
-    EcfsAttr attr;   /* INODE; ino, nlink, mtime, ctime of TOUCH; ino, size, mtime, ctime of CONTENT; ino of others */
+    EcfsAttr attr;   /* INODE; ino, nlink, mtime, ctime of TOUCH; ino, size, mtime, ctime of CONTENT; mtime of MARK; ino
+                        of others */
     uint64_t parent; /* NAME_* */
-    EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, REMOVED, SETTING */
+    EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, REMOVED, SETTING, MARK* */
     EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING; OBJECT_KEY: for ecfs_seal_parse () */
     EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
     EcfsUuid uuid;          /* of whatever has one: an object, an endpoint, a SESSION */
@@ -214,6 +219,8 @@ void ecfs_journal_put_unused (GByteArray *record, const EcfsUuid *object);
 /** Behind put_content () of the same file. */
 void ecfs_journal_put_content_sha256 (GByteArray *record, uint64_t ino, uint64_t generation,
                                       const uint8_t sha256[ECFS_SHA256_SIZE]);
+void ecfs_journal_put_mark (GByteArray *record, const char *name, uint32_t epoch, uint64_t sequence, int64_t time_ns);
+void ecfs_journal_put_mark_removed (GByteArray *record, const char *name);
 void ecfs_journal_put_session (GByteArray *record, uint64_t number, const EcfsUuid *uuid);
 
 #endif

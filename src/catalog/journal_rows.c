@@ -148,7 +148,7 @@ static bool add_snapshot (EcfsCatalog *self, const EcfsSnapshotRow *row, guint k
         const EcfsSnapshotRow *old = &g_array_index (rows, EcfsSnapshotRow, i);
         if (old[-1].time_ns > since_ns) /* what was between them is told by this one and the journal behind it */
             continue;
-        if (!EXEC (self, SNAPSHOT_DELETE, error, INT (old->epoch), INT (old->sequence)))
+        if (!EXEC (self, SNAPSHOT_DELETE, error, INT (old->epoch), INT (old->sequence), INT (old[-1].sequence)))
             return false;
     }
     return rows != NULL;

@@ -67,7 +67,7 @@ typedef struct EcfsSnapshotRow {
 /** GArray of EcfsSnapshotRow, newest first. */
 GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error);
 /** Durable: one more; but for the @keep newest those are forgotten that nobody needs who wants to know how it was at
- * any time behind @since_ns. */
+ * any time behind @since_ns, or of a mark. */
 bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, int64_t since_ns,
                                 GError **error);
 

@@ -614,7 +614,8 @@ static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectR
         return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
     return found == 1 && ecfs_object_publish (self, object, intent, false, &id, error) &&
            EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) &&
-           ecfs_object_delete (self, old->id, error) && renew_contents_of (self, id, error);
+           EXEC (self, OBJECT_SINCE, error, INT (id), INT (old->id)) && ecfs_object_delete (self, old->id, error) &&
+           renew_contents_of (self, id, error);
 }
 
 bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsObjectRow *object, int64_t intent,

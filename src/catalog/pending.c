@@ -42,7 +42,8 @@ bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
     self->counters.totals.n_deletions++;
     return ecfs_age_note (self, error) &&
            EXEC (self, DELETION_INSERT, error, UUID (object), INT (stripe->index), INT (stripe->instance),
-                 INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (kind), INT (sequence));
+                 INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (kind), INT (sequence), INT (stripe->size),
+                 INT (ecfs_real_ns ()));
 }
 
 static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, EcfsDeletionKind kind, GArray *deletions,
@@ -62,12 +63,27 @@ static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, EcfsDeletionK
     return found == 0;
 }
 
+/* How old those have to be that are due. */
+static int64_t due_until (EcfsDeletionKind kind, const EcfsDeletionWaits *waits, int64_t now_ns)
+{
+    if (kind == ECFS_DELETION_EXCHANGED)
+        return now_ns - waits->exchanged_ns;
+    if (kind == ECFS_DELETION_MARKED)
+        return waits->marked ? INT64_MAX : INT64_MIN;
+    if (kind != ECFS_DELETION_REMOVED)
+        return INT64_MAX;
+    int64_t until_ns = now_ns - waits->removed_ns;
+    if (waits->released_age_ns > 0)
+        until_ns = MAX (until_ns, MIN (waits->released_age_ns, now_ns - waits->exchanged_ns));
+    return waits->holds ? MIN (until_ns, waits->held_from_age_ns - 1) : until_ns;
+}
+
 /* Those that are due at once come first. */
 static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsDeletionWaits *waits,
                                const EcfsDeletion *after, size_t max, GError **error)
 {
     static const EcfsDeletionKind order[] = {ECFS_DELETION_DOOMED, ECFS_DELETION_UNCOMMITTED, ECFS_DELETION_EXCHANGED,
-                                             ECFS_DELETION_REMOVED};
+                                             ECFS_DELETION_REMOVED, ECFS_DELETION_MARKED};
     static const EcfsDeletion first = {.queued_age_ns = INT64_MIN};
     g_autoptr (GArray) deletions = g_array_new (false, true, sizeof (EcfsDeletion));
     const int64_t limit = (int64_t) MIN (max, INT_MAX), now_ns = ecfs_age_ns (self);
@@ -76,11 +92,9 @@ static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsDe
         from++;
     for (size_t i = from; i < G_N_ELEMENTS (order); i++) {
         const EcfsDeletion *last = i == from && after != NULL ? after : &first;
-        int64_t until_ns = order[i] == ECFS_DELETION_REMOVED     ? now_ns - waits->removed_ns
-                           : order[i] == ECFS_DELETION_EXCHANGED ? now_ns - waits->exchanged_ns
-                                                                 : INT64_MAX;
-        autoquery *query = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (order[i]), INT (until_ns),
-                                  INT (last->queued_age_ns), INT (last->id), INT (limit - (int64_t) deletions->len));
+        autoquery *query =
+            QUERY (self, DELETION_DUE, error, INT (endpoint), INT (order[i]), INT (due_until (order[i], waits, now_ns)),
+                   INT (last->queued_age_ns), INT (last->id), INT (limit - (int64_t) deletions->len));
         if (!add_deletions (self, query, order[i], deletions, error))
             return NULL;
     }

@@ -546,6 +546,9 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
     case ECFS_JOURNAL_CONTENT_SHA256:
         return EXEC (catalog, EXTENT_SET_SHA256, error, INT (item->attr.ino), BLOB (item->sha256, ECFS_SHA256_SIZE),
                      INT (item->sequence));
+    case ECFS_JOURNAL_MARK:
+    case ECFS_JOURNAL_MARK_REMOVED:
+        return ecfs_mark_restore (catalog, item, error);
     case ECFS_JOURNAL_PREVIOUS:
     case ECFS_JOURNAL_STANDS:
     case ECFS_JOURNAL_SESSION:
@@ -780,8 +783,9 @@ uint64_t ecfs_restore_emptied (const EcfsRestore *self, uint64_t ino)
 static bool forget_deletions (EcfsCatalog *catalog, GError **error)
 {
     catalog->counters.totals.n_deletions = 0;
-    /* Journals do not tell what nobody has of a pack any more. */
-    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0)) && EXEC (catalog, OBJECTS_SET_DEAD, error);
+    /* Journals do not tell what nobody has of a pack any more, nor since when there is what an object has. */
+    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0)) && EXEC (catalog, OBJECTS_SET_DEAD, error) &&
+           EXEC (catalog, OBJECTS_SINCE_EVER, error);
 }
 
 bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error)

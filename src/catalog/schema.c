@@ -137,10 +137,32 @@ static const char schema_18[] = "ALTER TABLE objects ADD COLUMN kind INTEGER NOT
 /* What waits for its deletion may be taken back, stripe by stripe. Deletions may be of more kinds, too. */
 static const char schema_19[] = "CREATE INDEX deletions_by_object ON deletions (object, idx);";
 
+/* What the past takes, and since when; of what was removed before that is not known. And up to when it was let go. */
+static const char schema_20[] =
+    "ALTER TABLE deletions ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE deletions ADD COLUMN queued_ns INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE released (id INTEGER PRIMARY KEY CHECK (id = 1), age_ns INTEGER NOT NULL, time_ns INTEGER NOT NULL, "
+    "  reason INTEGER NOT NULL) STRICT;"
+    /* And how many files lost content, lately too: see brake.h. */
+    "ALTER TABLE counters ADD COLUMN n_lost INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE losses (age_ns INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, n_lost INTEGER NOT NULL, "
+    "  n_files INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE brake (id INTEGER PRIMARY KEY CHECK (id = 1), until_age_ns INTEGER NOT NULL, "
+    "  from_age_ns INTEGER NOT NULL, from_ns INTEGER NOT NULL, from_lost INTEGER NOT NULL, from_files INTEGER NOT "
+    "NULL, "
+    "  last_age_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL, last_lost INTEGER NOT NULL, last_files INTEGER NOT "
+    "NULL) "
+    "  STRICT;"
+    /* And what marks need: since when there was something of what an object has; NULL: its own sequence. */
+    "ALTER TABLE deletions ADD COLUMN born INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE objects ADD COLUMN since INTEGER;"
+    "CREATE TABLE marks (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, "
+    "  time_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
+
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {
-    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9, schema_10,
-    schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18, schema_19};
+    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9,  schema_10,
+    schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18, schema_19, schema_20};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -282,6 +282,8 @@ static bool move_all (EcfsCatalog *self, const EcfsUuid *pack_uuid, const EcfsUu
     }
     if (found < 0 || n_places == 0)
         return found >= 0;
+    if (!EXEC (self, OBJECT_SINCE, error, INT (pack->id), INT (object->id)))
+        return false;
     ecfs_journal_put_packed (self->record, pack_uuid, uuid, places, n_places);
     for (size_t i = 0; i < n_moves; i++)
         if (moves[i].moved && !moves[i].is_known)

@@ -38,10 +38,10 @@
     X (ROLLBACK_TO, "ROLLBACK TO op") \
     X (META_GET, "SELECT archive, epoch FROM meta WHERE id = 1") \
     X (COUNTERS_GET, "SELECT next_ino, next_position, sequence, n_inodes, n_files, n_objects, content_bytes, " \
-       "stripe_bytes, n_staged, n_not_full, n_deletions, journal_records FROM counters WHERE id = 1") \
+       "stripe_bytes, n_staged, n_not_full, n_deletions, journal_records, n_lost FROM counters WHERE id = 1") \
     X (COUNTERS_SET, "UPDATE counters SET next_ino = ?, next_position = ?, sequence = ?, n_inodes = ?, n_files = ?, " \
        "n_objects = ?, content_bytes = ?, stripe_bytes = ?, n_staged = ?, n_not_full = ?, n_deletions = ?, " \
-       "journal_records = ? WHERE id = 1") \
+       "journal_records = ?, n_lost = ? WHERE id = 1") \
     X (AGE_GET, "SELECT boot, boot_ns, real_ns, age_ns FROM age WHERE id = 1") \
     X (AGE_SET, "UPDATE age SET boot = ?, boot_ns = ?, real_ns = ?, age_ns = ? WHERE id = 1") \
     X (INODE_GET, "SELECT " INODE_COLUMNS " FROM inodes i WHERE i.ino = ?") \
@@ -147,11 +147,13 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
-       "sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, " \
-       "ifnull ((SELECT seal IS NOT NULL FROM objects WHERE uuid = ?1), " \
+       "bytes, queued_ns, born, sealed, seal_key) SELECT ?1, ?2, ?3, ?4, ?5, " \
+       "CASE WHEN ?6 = 0 AND EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= ifnull (o.since, ifnull (o.sequence, 0))) " \
+       "THEN 4 ELSE ?6 END, ?7, ?8, ?9, ifnull (o.since, ifnull (o.sequence, 0)), " \
+       "CASE WHEN o.id IS NOT NULL THEN o.seal IS NOT NULL ELSE " \
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
-       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')), " \
-       "(SELECT substr (seal, 3, 16) FROM objects WHERE uuid = ?1))") \
+       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end') END, " \
+       "substr (o.seal, 3, 16) FROM (SELECT 1) LEFT JOIN objects o ON o.uuid = ?1") \
     X (OPEN_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects WHERE seal IS NULL") \
     X (RETIRED_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects " \
        "WHERE seal IS NOT NULL AND substr (seal, 3, 16) != ?") \
@@ -164,6 +166,32 @@
        "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
     X (DELETION_FIND, "SELECT id, at_once FROM deletions WHERE object = ? AND idx = ? AND instance = ? AND endpoint = ? " \
        "ORDER BY at_once DESC LIMIT 1") \
+    X (DELETIONS_REMOVED, "SELECT id, endpoint, queued_age_ns, queued_ns, bytes, sequence FROM deletions " \
+       "WHERE id > ? AND +at_once = 0 ORDER BY id LIMIT ?") \
+    X (MARK_LIST, "SELECT name, epoch, sequence, time_ns FROM marks ORDER BY sequence, name") \
+    X (MARK_GET, "SELECT name, epoch, sequence, time_ns FROM marks WHERE name = ?") \
+    X (MARK_SET, "INSERT OR REPLACE INTO marks (name, epoch, sequence, time_ns) VALUES (?, ?, ?, ?)") \
+    X (MARK_DELETE, "DELETE FROM marks WHERE name = ?") \
+    X (MARK_BYTES, "SELECT ifnull (sum (bytes), 0) FROM deletions " \
+       "WHERE at_once = 4 AND born <= ?1 AND sequence > ?1") \
+    X (MARKED_SETTLE, "UPDATE deletions SET at_once = 0 WHERE id IN (SELECT id FROM deletions d WHERE d.at_once = 4 " \
+       "AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= d.born AND m.sequence < d.sequence) LIMIT ?)") \
+    X (OBJECT_SINCE, "UPDATE objects SET since = min (ifnull (since, sequence), (SELECT ifnull (since, sequence) " \
+       "FROM objects WHERE id = ?2)) WHERE id = ?1") \
+    X (OBJECT_SINCE_EVER, "UPDATE objects SET since = 0 WHERE id = ?") \
+    X (OBJECTS_SINCE_EVER, "UPDATE objects SET since = 0 WHERE EXISTS (SELECT 1 FROM marks)") \
+    X (LOSSES_INSERT, "INSERT OR IGNORE INTO losses (age_ns, time_ns, n_lost, n_files) SELECT ?1, ?2, ?3, ?4 " \
+       "WHERE NOT EXISTS (SELECT 1 FROM losses WHERE age_ns > ?1)") \
+    X (LOSSES_FORGET, "DELETE FROM losses WHERE age_ns < (SELECT max (age_ns) FROM losses WHERE age_ns <= ?)") \
+    X (LOSSES_LIST, "SELECT age_ns, time_ns, n_lost, n_files FROM losses ORDER BY age_ns") \
+    X (LOSSES_DELETE, "DELETE FROM losses") \
+    X (BRAKE_GET, "SELECT until_age_ns, from_age_ns, from_ns, from_lost, from_files, last_age_ns, last_ns, last_lost, " \
+       "last_files FROM brake WHERE id = 1") \
+    X (BRAKE_SET, "INSERT OR REPLACE INTO brake (id, until_age_ns, from_age_ns, from_ns, from_lost, from_files, " \
+       "last_age_ns, last_ns, last_lost, last_files) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (BRAKE_DELETE, "DELETE FROM brake") \
+    X (RELEASED_GET, "SELECT age_ns, time_ns, reason FROM released WHERE id = 1") \
+    X (RELEASED_SET, "INSERT OR REPLACE INTO released (id, age_ns, time_ns, reason) VALUES (1, ?, ?, ?)") \
     X (DELETION_DOOM, "UPDATE deletions SET at_once = 3 WHERE id = ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (DELETION_DELETE_ALL, "DELETE FROM deletions WHERE id > ?") \
@@ -227,7 +255,8 @@
     X (SNAPSHOT_LIST, "SELECT epoch, sequence, time_ns, bytes, n_copies FROM snapshots ORDER BY epoch DESC, sequence DESC") \
     X (SNAPSHOT_INSERT, "INSERT OR REPLACE INTO snapshots (epoch, sequence, time_ns, bytes, n_copies) " \
        "VALUES (?, ?, ?, ?, ?)") \
-    X (SNAPSHOT_DELETE, "DELETE FROM snapshots WHERE epoch = ? AND sequence = ?") \
+    X (SNAPSHOT_DELETE, "DELETE FROM snapshots WHERE epoch = ?1 AND sequence = ?2 AND " \
+       "NOT EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= ?2 AND m.sequence < ?3)") \
     X (SESSION_INSERT, "INSERT INTO sessions (number, uuid) VALUES (?, ?)") \
     X (SESSION_FORGET, "DELETE FROM sessions WHERE number <= ?") \
     X (SESSION_FIND, "SELECT 1 FROM sessions WHERE number = ? AND uuid = ?") \

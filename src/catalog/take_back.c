@@ -64,7 +64,7 @@ static bool bring_object (EcfsCatalog *self, const EcfsTakeBack *what, const Ecf
         return ecfs_fail (error, EIO,
                           "too few of its stripes are left: its deletion has begun, or endpoints lost them");
     /* What was in it before is of the past, which nothing that is moved out of it from now on takes along. */
-    return ecfs_object_insert (self, object, ret_id, error) &&
+    return ecfs_object_insert (self, object, ret_id, error) && EXEC (self, OBJECT_SINCE_EVER, error, INT (*ret_id)) &&
            (was->kind != ECFS_OBJECT_LOG || EXEC (self, OBJECT_ADD_DEAD, error, INT (*ret_id), INT (1)));
 }
 

@@ -73,6 +73,7 @@ typedef enum EcfsDeletionKind {
     ECFS_DELETION_UNCOMMITTED = 1, /* announced by an intent, and never in an object: its upload may be half done */
     ECFS_DELETION_EXCHANGED = 2,   /* something else has the same content now */
     ECFS_DELETION_DOOMED = 3,      /* its removal may have begun: it counts as gone, and never comes back */
+    ECFS_DELETION_MARKED = 4,      /* as REMOVED, and a mark needs it: it is not due */
 } EcfsDeletionKind;
 
 typedef struct EcfsDeletion {
@@ -88,6 +89,10 @@ typedef struct EcfsDeletion {
 typedef struct EcfsDeletionWaits {
     int64_t removed_ns;
     int64_t exchanged_ns;
+    int64_t released_age_ns;  /* what was removed up to then waits for exchanged_ns only (retention.h); 0: nothing */
+    bool marked;              /* also what marks need, as if it were due */
+    bool holds;               /* what was removed from … */
+    int64_t held_from_age_ns; /* … then on, whatever else says (brake.h) */
 } EcfsDeletionWaits;
 
 /**
@@ -102,6 +107,8 @@ GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsD
  * back meanwhile become 0.
  */
 bool ecfs_catalog_deletions_doom (EcfsCatalog *self, int64_t *deletions, size_t n, GError **error);
+/** How old the catalog is now, as deletions wait by it. */
+int64_t ecfs_catalog_age_ns (EcfsCatalog *self);
 /** To be called now and then while deletions wait: the time that has passed outlives a crash of the machine. */
 bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripes of @n of these ids are gone (or never were): forget them. */

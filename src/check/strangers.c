@@ -23,7 +23,7 @@ static gboolean stranger_same (gconstpointer a, gconstpointer b)
 /* Takes out what waits for deletion at one endpoint. */
 static bool strike_deletions (const EcfsCheckBatch *batch, size_t position, GHashTable *strangers, GError **error)
 {
-    static const EcfsDeletionWaits all = {.removed_ns = ALL_NS, .exchanged_ns = ALL_NS};
+    static const EcfsDeletionWaits all = {.removed_ns = ALL_NS, .exchanged_ns = ALL_NS, .marked = true};
     EcfsDeletion last;
     EcfsCatalog *catalog = ecfs_archive_catalog (batch->archive);
     int64_t endpoint = ecfs_archive_endpoint (batch->archive, position)->id;

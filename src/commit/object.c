@@ -196,8 +196,10 @@ static bool fail_too_few (const EcfsCommitAttempt *self, const char *text, GErro
 {
     g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
     bool room = ecfs_only_room_is_missing (self->archive, &self->places);
-    return ecfs_fail (error, room ? ENOSPC : EIO, "%s%s%s", text, unusable,
-                      room ? "; make room there or add endpoints" : "");
+    bool past = room && ecfs_archive_config (self->archive)->history_us > 0;
+    return ecfs_fail (error, room ? ENOSPC : EIO, "%s%s%s%s", text, unusable,
+                      room ? "; make room there or add endpoints" : "",
+                      past ? ", as what was removed within history_min makes none" : "");
 }
 
 bool ecfs_attempt_is_cancelled (void *attempt)

@@ -3,6 +3,7 @@
 
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
+#include "catalog/brake.h"
 #include "control/control_priv.h"
 #include "journal/journal_watch.h"
 #include "staging/staged.h"
@@ -10,6 +11,7 @@
 #include "util/lock.h"
 #include "verbs/endpoints.h"
 #include "verbs/key.h"
+#include "verbs/mark.h"
 #include "verbs/status.h"
 #include "verbs/unstored.h"
 
@@ -369,6 +371,23 @@ static bool handle_endpoint_remove (Client *client, JsonObject *request, JsonObj
     return true;
 }
 
+static bool handle_brake_end (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    (void) request; /* it asks for nothing in particular */
+    (void) reply;   /* nothing to tell */
+    return ecfs_catalog_brake_end (ecfs_archive_catalog (client->server->archive), error);
+}
+
+static bool handle_mark (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsArchive *archive = client->server->archive;
+    const char *name = ecfs_control_text (request, "name");
+    (void) reply; /* nothing to tell */
+    return (name != NULL || ecfs_fail (error, EINVAL, "control socket: \"name\" is missing or wrong")) &&
+           ecfs_mark_here (archive, name, ecfs_control_flag (request, "remove"), error) &&
+           ecfs_archive_store_journal (archive, is_wanted, client, error);
+}
+
 static bool handle_key_file (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     gsize size = 0;
@@ -391,6 +410,8 @@ static const struct {
              {"sha256", handle_sha256},
              {"endpoint-add", handle_endpoint_add},
              {"prune", handle_prune},
+             {"brake-end", handle_brake_end},
+             {"mark", handle_mark},
              {"rm", handle_names},
              {"mv", handle_names},
              {"mkdir", handle_names},

@@ -27,6 +27,7 @@ static bool serve (const EcfsControlClient *client, JsonObject *request, const E
     g_auto (GStrv) paths = paths_of (request);
     const EcfsUndeleteHere what = {.past = past,
                                    .paths = (const char *const *) paths,
+                                   .at_ns = ecfs_control_number (request, "at_ns"),
                                    .keep = ecfs_control_flag (request, "keep"),
                                    .transfer = transfer,
                                    .watch = &client->ops->names};

@@ -3,7 +3,10 @@
 #include "archive/common.h"
 #include "archive/gaps.h"
 #include "archive/keys.h"
+#include "catalog/brake.h"
 #include "catalog/journal_file.h"
+#include "catalog/marks.h"
+#include "catalog/retention.h"
 #include "journal/journal_open.h"
 #include "journal/journal_watch.h"
 
@@ -53,12 +56,31 @@ static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *ro
     return sequence < row->sequence ? -1 : sequence > row->sequence;
 }
 
-/* Since when the past is kept: not from before the archive had a key, which endpoints can read and nobody believes.
+/* The oldest mark's time: its journal stays from the last snapshot before it on. */
+static int64_t marked_since (EcfsArchive *archive)
+{
+    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL);
+    if (marks == NULL)
+        return INT64_MIN; /* the next look tells what is wrong */
+    int64_t since_ns = INT64_MAX;
+    for (guint i = 0; i < marks->len; i++)
+        since_ns = MIN (since_ns, g_array_index (marks, EcfsMark, i).time_ns);
+    return since_ns;
+}
+
+/* Since when the past is kept: not what was let go, and not from before the archive had a key, which endpoints can read
+ * and nobody believes.
  * @next is the snapshot that comes; NULL: none does. */
 static int64_t history_since (EcfsArchive *archive, const GArray *rows, const EcfsSnapshotRow *next)
 {
     EcfsOpenEnd end;
+    EcfsBrake brake;
+    EcfsReleased released = {.time_ns = 0};
     int64_t since_ns = ecfs_config_history_since (ecfs_archive_config (archive)), sealed_ns = INT64_MIN;
+    if (ecfs_catalog_released (ecfs_archive_catalog (archive), &released, NULL)) /* else more is kept */
+        since_ns = MAX (since_ns, released.time_ns);
+    if (ecfs_catalog_brake (ecfs_archive_catalog (archive), &brake, NULL) && brake.until_age_ns > 0)
+        since_ns = MIN (since_ns, brake.from.time_ns);
     if (!ecfs_keys_end (ecfs_archive_catalog (archive), &end, NULL) || end.epoch == 0)
         return since_ns;
     if (next != NULL)
@@ -291,7 +313,8 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     const EcfsSnapshotRow *oldest =
         rows->len < N_GENERATIONS ? NULL : &g_array_index (rows, EcfsSnapshotRow, rows->len - 1);
     /* What is before the oldest tells the past: of a catalog that was recovered, what the one before it had. */
-    bool enough = oldest != NULL && is_safe (self, oldest) && oldest->time_ns <= history_since (archive, rows, NULL);
+    bool enough = oldest != NULL && is_safe (self, oldest) && oldest->time_ns <= history_since (archive, rows, NULL) &&
+                  oldest->time_ns <= marked_since (archive);
     size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);

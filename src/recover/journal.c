@@ -163,7 +163,7 @@ static bool try_snapshot (EcfsRecovering *self, const GPtrArray *parts, EcfsReco
                           bool *ret_made, GError **error)
 {
     const EcfsRecoverCopy *best = ecfs_recover_choose_copy (self, last, NULL);
-    if (best != NULL && !ecfs_recover_is_then (self, best->time_ns)) {
+    if (best != NULL && !ecfs_recover_is_then (self, best->time_ns, last->file.last)) {
         ecfs_recover_forget_copies (last);
         return true;
     }

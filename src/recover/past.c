@@ -6,9 +6,10 @@
 
 #include <inttypes.h>
 
-bool ecfs_recover_is_then (EcfsRecovering *self, int64_t time_ns)
+bool ecfs_recover_is_then (EcfsRecovering *self, int64_t time_ns, uint64_t sequence)
 {
-    if (self->what->at_ns == 0 || time_ns <= self->what->at_ns)
+    if (self->what->at_ns == 0 ||
+        (self->what->at_sequence > 0 ? sequence <= self->what->at_sequence : time_ns <= self->what->at_ns))
         return true;
     self->earliest_ns = self->earliest_ns == 0 ? time_ns : MIN (self->earliest_ns, time_ns);
     return false;
@@ -20,7 +21,7 @@ static guint count_then (EcfsRecovering *self, const GPtrArray *rows)
     guint n = 0;
     while (!self->is_past && n < rows->len) {
         const EcfsJournalRow *row = g_ptr_array_index (rows, n);
-        self->is_past = !ecfs_recover_is_then (self, row->time_ns);
+        self->is_past = !ecfs_recover_is_then (self, row->time_ns, row->sequence);
         if (self->is_past)
             break;
         self->then = row->sequence;

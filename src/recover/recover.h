@@ -33,6 +33,7 @@ typedef struct EcfsRecover {
     const char *const *believe;
     const char *const *distrust;
     int64_t at_ns;                 /* the archive as it was then, since 1970; 0: as it is */
+    uint64_t at_sequence;          /* with at_ns: as this record and those before it tell, whatever their times; 0 */
     const EcfsRecoverWatch *watch; /* to see the past, with read_only; NULL: nobody does */
     bool names_only;               /* with read_only: without a look at stripes, so of the journal alone */
     bool without_silent;           /* endpoints that cannot be asked now are left out; else that is an error */

@@ -193,7 +193,7 @@ bool ecfs_recover_check_stripes (EcfsRecovering *self, GError **error);
  * n_copies. */
 bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error);
 /** Whether what was made at that time is of the moment that is asked for, or before. */
-bool ecfs_recover_is_then (EcfsRecovering *self, int64_t time_ns);
+bool ecfs_recover_is_then (EcfsRecovering *self, int64_t time_ns, uint64_t sequence);
 /** Applies records as far as they are of the moment that is asked for, and of later ones where content is since. */
 bool ecfs_recover_apply (EcfsRecovering *self, const GPtrArray *rows, GError **error);
 /** Applies what is stored behind what the catalog was made of. *ret_lost: that cannot be reached any more, as another

@@ -6,6 +6,7 @@
 
 #include "archive/common.h"
 #include "archive/lineage.h"
+#include "catalog/retention.h"
 #include "journal/sender.h"
 
 #define DELETIONS_AT_ONCE 64 /* in one catalog transaction, and on their way to an endpoint */
@@ -14,6 +15,7 @@
 typedef struct Sweep {
     EcfsArchive *archive;
     const EcfsArchiveEndpoint *endpoint;
+    atomic_int_least64_t held_from_ns; /* what was removed since is not due */
     pthread_t thread;
     bool running;       /* until its thread is joined */
     atomic_bool ended;  /* its thread has nothing left to do */
@@ -152,7 +154,15 @@ static GArray *next_batch (const Sweep *self)
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
     const EcfsConfig *config = ecfs_archive_config (archive);
-    const EcfsDeletionWaits waits = {.removed_ns = MAX (config->deletion_grace_us, config->history_us) * 1000,
+    EcfsReleased released;
+    if (!ecfs_catalog_released (ecfs_archive_catalog (archive), &released, &error)) {
+        g_warning ("%s", error->message);
+        return NULL;
+    }
+    const EcfsDeletionWaits waits = {.holds = true,
+                                     .held_from_age_ns = atomic_load (&self->held_from_ns),
+                                     .released_age_ns = released.age_ns,
+                                     .removed_ns = MAX (config->deletion_grace_us, config->history_us) * 1000,
                                      .exchanged_ns = config->deletion_grace_us * 1000};
     g_autoptr (GArray) due = ecfs_catalog_deletions (ecfs_archive_catalog (archive), self->endpoint->id, &waits,
                                                      self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
@@ -276,7 +286,8 @@ static Sweep *sweep_of (EcfsDeletions *self, size_t position)
 
 static bool has_due (const Sweep *self)
 {
-    const Sweep from_the_first = {.archive = self->archive, .endpoint = self->endpoint};
+    const Sweep from_the_first = {
+        .archive = self->archive, .endpoint = self->endpoint, .held_from_ns = atomic_load (&self->held_from_ns)};
     g_autoptr (GArray) due = next_batch (&from_the_first);
     return due != NULL;
 }
@@ -289,11 +300,12 @@ EcfsDeletions *ecfs_deletions_new (EcfsArchive *archive)
     return self;
 }
 
-void ecfs_deletions_begin (EcfsDeletions *self)
+void ecfs_deletions_begin (EcfsDeletions *self, int64_t held_from_ns)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
     for (size_t i = 0; i < n_endpoints; i++) {
         Sweep *one = sweep_of (self, i);
+        atomic_store (&one->held_from_ns, held_from_ns);
         if (one->running && atomic_load (&one->ended))
             sweep_join (one);
         if (one->running || !ecfs_archive_reaches (one->endpoint) ||

@@ -2,6 +2,7 @@
 #include "upkeep/upkeep.h"
 
 #include "archive/common.h"
+#include "catalog/marks.h"
 #include "catalog/reads.h"
 
 #define PAUSE_US        (2 * G_USEC_PER_SEC)
@@ -11,6 +12,10 @@
 struct EcfsMaintenance {
     EcfsArchive *archive;
     EcfsDeletions *deletions;
+    EcfsRetention *retention;
+    EcfsBrakeWatch *brake;
+    bool settled;  /* what marks do not need any more; the thread's, as the next one */
+    guint n_marks; /* when that was done */
     pthread_t thread;
     EcfsMutex lock;
     EcfsCond wake;
@@ -107,18 +112,39 @@ static void keep_estimates (EcfsMaintenance *self)
     self->kept_us = ecfs_now_us ();
 }
 
+/* What only marks needed that are gone waits as anything else. */
+static void settle_marks (EcfsMaintenance *self)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    g_autoptr (GArray) marks = ecfs_catalog_marks (catalog, &error);
+    if (marks == NULL || (self->settled && marks->len == self->n_marks)) {
+        if (marks == NULL)
+            g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
+        return;
+    }
+    bool more = !self->settled || marks->len < self->n_marks;
+    while (more && ecfs_catalog_marks_settle (catalog, &more, &error))
+        ;
+    self->settled = error == NULL;
+    self->n_marks = marks->len;
+}
+
 /* Deletes what is due; each endpoint by itself. */
 static void keep_deleting (EcfsMaintenance *self)
 {
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
     EcfsTotals totals;
-    if (ecfs_archive_is_readonly (archive) || !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) ||
-        totals.n_deletions == 0)
+    int64_t held_from_ns;
+    if (!ecfs_brake_watch_look (self->brake, &held_from_ns) || ecfs_archive_is_readonly (archive) ||
+        !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) || totals.n_deletions == 0)
         return;
     if (!ecfs_catalog_note_age (ecfs_archive_catalog (archive), &error))
         g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
-    ecfs_deletions_begin (self->deletions);
+    settle_marks (self);
+    ecfs_retention_look (self->retention, held_from_ns);
+    ecfs_deletions_begin (self->deletions, held_from_ns);
 }
 
 static void *run (void *data)
@@ -151,6 +177,8 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
     self->archive = archive;
     self->kept_us = ecfs_now_us ();
     self->deletions = ecfs_deletions_new (archive);
+    self->retention = ecfs_retention_new (archive);
+    self->brake = ecfs_brake_watch_new (archive);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
     int result = pthread_create (&self->thread, NULL, run, self);
@@ -178,6 +206,8 @@ void ecfs_maintenance_stop (EcfsMaintenance *self)
     (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
     ecfs_read_log_tell (ecfs_archive_read_log (self->archive), true);
     ecfs_deletions_free (self->deletions);
+    ecfs_retention_free (self->retention);
+    ecfs_brake_watch_free (self->brake);
     ecfs_mutex_lock (&self->lock);
     while (self->n_asked > 0)
         (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + G_USEC_PER_SEC);

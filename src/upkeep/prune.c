@@ -3,6 +3,7 @@
 #include "archive/common.h"
 #include "archive/keys.h"
 #include "archive/lineage.h"
+#include "catalog/marks.h"
 #include "journal/sender.h"
 #include "object/format.h"
 
@@ -37,6 +38,14 @@ static bool is_accounted_for (Pruning *self, const EcfsStripeHeader *header, Ecf
         return false;
     if (lacking)
         return ecfs_fail (error, EBUSY, "its object lacks this stripe: 'ecfs fsck -y' gives it back");
+    g_autoptr (GArray) marks = ecfs_catalog_marks (catalog, error);
+    if (marks == NULL)
+        return false;
+    for (guint i = 0; i < marks->len && header->epoch != ecfs_catalog_epoch (catalog); i++)
+        if (g_array_index (marks, EcfsMark, i).epoch != ecfs_catalog_epoch (catalog))
+            return ecfs_fail (error, EPERM,
+                              "a mark from before the archive was recovered may need it: remove the mark "
+                              "first ('ecfs mark --remove')");
     if (header->epoch == ecfs_catalog_epoch (catalog) || self->unrecovered || stripe->is_open)
         return true;
     if (!ecfs_catalog_object_known (catalog, &header->object, &known, error))

@@ -14,6 +14,7 @@
 #include "archive/common.h"
 #include "archive/init_key.h"
 #include "archive/keys.h"
+#include "catalog/marks.h"
 #include "journal/journal_open.h"
 #include "journal/journal_watch.h"
 #include "verbs/key.h"
@@ -102,9 +103,22 @@ static bool note_begun (EcfsArchive *archive, GError **error)
 }
 
 /* With the key, and without services: what is stored first under it is the snapshot. */
+/* The past of before a key cannot be believed any more. */
+static bool check_marks (EcfsCatalog *catalog, GError **error)
+{
+    g_autoptr (GArray) marks = ecfs_catalog_marks (catalog, error);
+    return marks != NULL &&
+           (marks->len == 0 || ecfs_fail (error, EBUSY,
+                                          "a key ends the past of before it, and the mark %s with it: remove that "
+                                          "first ('ecfs mark --remove')",
+                                          g_array_index (marks, EcfsMark, 0).name));
+}
+
 static bool begin (EcfsArchive *archive, const Giving *giving, GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (archive);
+    if (!check_marks (catalog, error))
+        return false;
     EcfsKeysState state;
     if (ecfs_archive_keys (archive) == NULL)
         return ecfs_fail (error, ENOKEY, "%s: the file " ECFS_KEYS_NAME " is gone: run this again",

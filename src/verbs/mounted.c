@@ -130,5 +130,16 @@ bool ecfs_undelete_mounted (const char *archive_dir, const EcfsUndeleteHere *wha
     json_object_set_array_member (request, "paths", paths);
     json_object_set_string_member (request, "past", past);
     json_object_set_boolean_member (request, "keep", what->keep);
+    json_object_set_int_member (request, "at_ns", what->at_ns);
     return ask_transfer (archive_dir, request, what->transfer, "were not brought back", error);
+}
+
+bool ecfs_release_brake_mounted (const char *archive_dir, GError **error)
+{
+    JsonObject *request = json_object_new ();
+    json_object_set_string_member (request, "verb", "brake-end");
+    g_autoptr (JsonNode) question = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (question, request);
+    g_autoptr (JsonNode) answer = ecfs_control_call (archive_dir, question, error);
+    return answer != NULL;
 }

@@ -6,6 +6,7 @@
 #include "verbs/past.h"
 
 #include "archive/common.h"
+#include "catalog/marks.h"
 #include "ecfs/ecfs.h"
 #include "recover/recover.h"
 #include "util/error.h"
@@ -86,13 +87,38 @@ static void store_journal (const char *archive)
         g_warning ("the last changes may be missing: %s", why->message);
 }
 
-/* @watch NULL: none */
-static bool fill (const char *directory, const char *archive_dir, int64_t at_ns, const EcfsRecoverWatch *watch,
+/* What is no moment may be the name of a mark. */
+static bool find_moment (EcfsArchive *archive, const char *text, int64_t *ret_ns, uint64_t *ret_sequence,
+                         GError **error)
+{
+    EcfsMark mark;
+    GError *why = NULL;
+    *ret_sequence = 0;
+    if (ecfs_parse_moment (text, ret_ns) || !ecfs_mark_check (text, NULL))
+        return ecfs_past_moment (text, ret_ns, error);
+    if (!ecfs_catalog_mark_find (ecfs_archive_catalog (archive), text, &mark, &why)) {
+        bool unknown = ecfs_errno (why) == ENOENT;
+        if (!unknown) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        g_error_free (why);
+        return ecfs_past_moment (text, ret_ns, error) || ecfs_prefix (error, "there is no mark of that name, and");
+    }
+    *ret_ns = mark.time_ns;
+    *ret_sequence = mark.sequence;
+    return true;
+}
+
+/* @moment NULL: all of the past; @watch NULL: none */
+static bool fill (const char *directory, const char *archive_dir, const char *moment, const EcfsRecoverWatch *watch,
                   GError **error)
 {
+    int64_t at_ns = 0;
+    uint64_t at_sequence = 0;
     static const char *const nothing[] = {NULL};
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (archive_dir, ECFS_ARCHIVE_READONLY, error);
-    if (archive == NULL)
+    if (archive == NULL || (moment != NULL && !find_moment (archive, moment, &at_ns, &at_sequence, error)))
         return false;
     const EcfsRecover what = {.directory = directory,
                               .config = ecfs_archive_config (archive),
@@ -100,6 +126,7 @@ static bool fill (const char *directory, const char *archive_dir, int64_t at_ns,
                               .archive = ecfs_catalog_archive (ecfs_archive_catalog (archive)),
                               .keys = ecfs_archive_keys (archive),
                               .at_ns = at_ns,
+                              .at_sequence = at_sequence,
                               .watch = watch,
                               .read_only = true,
                               .without_silent = true,
@@ -117,12 +144,12 @@ char *ecfs_past_open (const char *archive_dir, const char *moment, GError **erro
 {
     int64_t at_ns;
     g_autofree char *archive = g_canonicalize_filename (archive_dir, NULL); /* who made it may go elsewhere */
-    if (!ecfs_past_moment (moment, &at_ns, error))
+    if (!ecfs_mark_check (moment, NULL) && !ecfs_past_moment (moment, &at_ns, error))
         return NULL;
     remove_left (archive);
     store_journal (archive);
     char *directory = make_directory (archive, error);
-    if (directory == NULL || fill (directory, archive, at_ns, NULL, error))
+    if (directory == NULL || fill (directory, archive, moment, NULL, error))
         return directory;
     ecfs_past_close (directory);
     return NULL;
@@ -213,7 +240,7 @@ JsonArray *ecfs_past_log (const char *archive_dir, const char *path, GError **er
     remove_left (archive);
     store_journal (archive);
     char *directory = make_directory (archive, error);
-    bool filled = directory != NULL && fill (directory, archive, 0, &watch, error);
+    bool filled = directory != NULL && fill (directory, archive, NULL, &watch, error);
     ecfs_past_close (directory);
     if (filled)
         return log.entries;

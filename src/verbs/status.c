@@ -299,6 +299,8 @@ static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray 
     json_object_set_int_member (status, "stripe_bytes", (int64_t) totals.stripe_bytes);
     json_object_set_int_member (status, "deletions", (int64_t) totals.n_deletions);
     json_object_set_int_member (status, "history", ecfs_archive_config (archive)->history_us / G_USEC_PER_SEC);
+    if (!ecfs_status_add_past (status, archive, error))
+        return false;
     JsonObject *objects = json_object_new ();
     json_object_set_int_member (objects, "full", (int64_t) sum.n_full);
     json_object_set_int_member (objects, "degraded", (int64_t) sum.n_degraded);

@@ -1,6 +1,7 @@
 /*
  * What the parts of status.h share: status.c (an archive), info.c (a file), probe.c (asking endpoints),
- * status_repairs.c (damage), status_follow.c (who follows), and status_key.c (shares of the key).
+ * status_past.c (history), status_follow.c (who follows), status_repairs.c (damage), and status_key.c (shares of the
+ * key).
  */
 #ifndef ECFS_VERBS_STATUS_PRIV_H
 #define ECFS_VERBS_STATUS_PRIV_H
@@ -34,6 +35,9 @@ void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GA
 
 /** How far a mount is that follows, which may be gone since; nothing where there was none. */
 void ecfs_status_add_follow (JsonObject *status, EcfsArchive *archive);
+
+/** What only the past has, and since when it is kept. */
+bool ecfs_status_add_past (JsonObject *status, EcfsArchive *archive, GError **error);
 
 /** What policies would move now, as "policy" with "files" and "content_bytes", neither where there are very many files,
  * or "error"; nothing where there are no policies. */

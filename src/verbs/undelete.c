@@ -1,7 +1,9 @@
 #include "verbs/undelete.h"
 
 #include "archive/common.h"
+#include "catalog/brake.h"
 #include "codec/codec.h"
+#include "util/units.h"
 #include "verbs/past.h"
 
 #include <string.h>
@@ -436,6 +438,21 @@ static bool bring_paths (Undelete *self, GError **error)
     return true;
 }
 
+/* A mass deletion is undone with all that it took; one that came back in part is not. */
+static bool end_brake (const Undelete *self, GError **error)
+{
+    EcfsBrake brake;
+    bool all = false;
+    for (const char *const *path = self->what->paths; *path != NULL; path++)
+        all = all || strcmp (*path, "/") == 0;
+    if (!all || self->what->at_ns <= 0 || self->what->keep || self->tally.progress.n_failed > 0)
+        return true;
+    if (!ecfs_catalog_brake (self->now, &brake, error))
+        return false;
+    return brake.until_age_ns == 0 || self->what->at_ns > brake.from.time_ns ||
+           ecfs_catalog_brake_end (self->now, error);
+}
+
 bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error)
 {
     g_autoptr (EcfsArchive) past = ecfs_archive_open (what->past, ECFS_ARCHIVE_READONLY, error);
@@ -452,6 +469,7 @@ bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GEr
     bool brought = ecfs_uuid_equal (ecfs_catalog_archive (self.now), ecfs_catalog_archive (self.then)) ||
                    ecfs_fail (error, EINVAL, "%s is of another archive", what->past);
     brought = brought && map_endpoints (&self, error) && bring_paths (&self, error);
+    brought = brought && end_brake (&self, error);
     bool kept = ecfs_catalog_barrier (self.now, brought ? error : NULL);
     g_clear_pointer (&self.last, ecfs_object_row_free);
     g_hash_table_unref (self.endpoints);
@@ -494,14 +512,25 @@ static bool bring_back (Ecfs *self, const char *const *paths, const char *moment
                         const EcfsTransferOptions *transfer, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
+    int64_t at_ns = 0; /* of a mark: a mass deletion is undone by the moment that is told */
+    (void) ecfs_parse_moment (moment, &at_ns);
     char *past = ecfs_past_open (directory, moment, error);
     if (past == NULL)
         return false;
-    const EcfsUndeleteHere what = {.past = past, .paths = paths, .keep = keep, .transfer = transfer};
+    const EcfsUndeleteHere what = {.past = past, .paths = paths, .at_ns = at_ns, .keep = keep, .transfer = transfer};
     bool brought = self->mounted ? ecfs_undelete_mounted (directory, &what, error)
                                  : ecfs_undelete_here (self->archive, &what, error);
     ecfs_past_close (past);
     return brought;
+}
+
+bool ecfs_release_brake (Ecfs *self, GError **error)
+{
+    const char *directory = ecfs_archive_directory (self->archive);
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    return self->mounted ? ecfs_release_brake_mounted (directory, error)
+                         : ecfs_catalog_brake_end (ecfs_archive_catalog (self->archive), error);
 }
 
 bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, bool keep,

@@ -11,6 +11,7 @@
 typedef struct EcfsUndeleteHere {
     const char *past;                    /* directory of the past */
     const char *const *paths;            /* NULL-terminated */
+    int64_t at_ns;                       /* the moment that this is, since 1970 */
     bool keep;                           /* what is there under the name of a file of then stays */
     const EcfsTransferOptions *transfer; /* may be NULL */
     const EcfsNameWatch *watch;          /* who is to know; NULL: nobody else uses the archive */
@@ -18,6 +19,7 @@ typedef struct EcfsUndeleteHere {
 
 /** What the paths led to comes back, with all below them. Durable when true. */
 bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error);
+bool ecfs_release_brake_mounted (const char *archive_dir, GError **error);
 bool ecfs_undelete_mounted (const char *archive_dir, const EcfsUndeleteHere *what, GError **error);
 
 #endif

@@ -19,12 +19,15 @@
  *   {"verb":"drain","endpoint":"NAME","towards":["NAME",...]}  {"ok":true}, and lines before it (below)
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (below)
  *   {"verb":"recode","path":"/a","seal":true}                  the same
- *   {"verb":"undelete","paths":["/a"],"past":"/dir","keep":false} the same
+ *   {"verb":"undelete","paths":["/a"],"past":"/dir","at_ns":N,"keep":false} the same
  *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (below)
  *   {"verb":"damaged","stripes":[{"object":"UUID","index":N,"instance":N,"gone":false,"reason":"..."},...]} {"ok":true}
  *       what a reader beside the mount met; it is queued for repair. With "lies":true its checksums fit
  *   {"verb":"sha256","objects":[{"object":"UUID","sha256":"BASE64"},...]}  {"ok":true}
  *       of objects that have no SHA-256, as a deep check beside the mount found it
+ *   {"verb":"brake-end"}                                       {"ok":true}
+ *       what a mass deletion took is not kept any longer
+ *   {"verb":"mark","name":"...","remove":false}                {"ok":true}     the journal is at the endpoints, too
  *   {"verb":"rm","path":"/a","recursive":false}                {"ok":true}
  *   {"verb":"mv","path":"/a","to":"/b","keep":false}           {"ok":true}
  *   {"verb":"mkdir","path":"/a","mode":493,"parents":false}    {"ok":true}

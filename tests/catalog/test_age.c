@@ -54,8 +54,9 @@ static guint n_due_after (Fixture *f, const char *sql, int64_t grace_ns)
     g_autoptr (GError) error = NULL;
     run_sql (f->path, sql);
     fixture_open (f, 0);
-    g_autoptr (GArray) due = ecfs_catalog_deletions (f->catalog, f->endpoints[0],
-                                                     &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 10, &error);
+    g_autoptr (GArray) due = ecfs_catalog_deletions (
+        f->catalog, f->endpoints[0], &(EcfsDeletionWaits){.removed_ns = grace_ns, .exchanged_ns = grace_ns}, NULL, 10,
+        &error);
     g_assert_no_error (error);
     fixture_close (f);
     return due->len;

@@ -86,15 +86,21 @@ class Writer:
 
 
 @pytest.mark.parametrize("seed", [1, *([] if not os.environ.get("ECFS_SEED") else [int(os.environ["ECFS_SEED"])])])
-def test_each_moment_is_shown_as_it_was(place, kept, seed):
+@pytest.mark.parametrize("marked", [False, True])
+def test_each_moment_is_shown_as_it_was(place, kept, seed, marked):
+    """By its time, as history keeps it, or by its name, where nothing else does."""
     moments = []
+    if marked:
+        kept.configure("archive", history="0")
     mount = place.mount(kept)
     writer = Writer(mount.path, seed)
     for round_number in range(10):
         for _ in range(25):
             writer.step()
         kept.await_stored()  # what is rewritten again and again is stored a moment after the close
-        moments.append((now(), lab.describe_tree(mount.path)))
+        moments.append((f"round-{round_number}" if marked else now(), lab.describe_tree(mount.path)))
+        if marked:
+            lab.ecfs("mark", kept.path, moments[-1][0])
         if round_number == 3:
             time.sleep(2.5)  # it is packed, and the logs go
         elif round_number == 5:
@@ -108,9 +114,16 @@ def test_each_moment_is_shown_as_it_was(place, kept, seed):
             mount.kill()
             mount.start()
     kept.await_stored()
+    if marked:
+        for name, _ in moments[1::2]:
+            lab.ecfs("mark", "--remove", kept.path, name)
+        del moments[1::2]
+        time.sleep(2.5)  # what only these needed goes
     for moment, tree in moments:
         lab.assert_same_tree(tree, tree_at(place, kept, moment))
     mount.kill()
+    if marked:
+        return
     shutil.rmtree(kept.path)
     kept.endpoints[1].kill()  # beside the one that lost its stripes: what is only history is not repaired
     left = [kept.endpoints[0], *kept.endpoints[2:]]

@@ -1,0 +1,34 @@
+/*
+ * Marks: moments with a name, of which all that the archive had is kept until the mark is removed. What is removed
+ * behind one waits as ECFS_DELETION_MARKED. Durability, threads and errors are as in catalog.h.
+ */
+#ifndef ECFS_CATALOG_MARKS_H
+#define ECFS_CATALOG_MARKS_H
+
+#include "catalog/work.h"
+
+#define ECFS_MARK_MAX 64 /* bytes of a name */
+
+typedef struct EcfsMark {
+    char name[ECFS_MARK_MAX + 1];
+    uint32_t epoch;
+    uint64_t sequence; /* the archive was as this record and all before it tell */
+    int64_t time_ns;   /* since 1970 */
+    uint64_t bytes;    /* of stripes that only what is kept for it has, maybe with others */
+} EcfsMark;
+
+/** Whether it may be one's name: letters, digits and "._-", not beginning with one of these or being a moment; EINVAL.
+ */
+bool ecfs_mark_check (const char *name, GError **error);
+/** Durable: as of now. EEXIST. */
+bool ecfs_catalog_mark_add (EcfsCatalog *self, const char *name, GError **error);
+/** Durable. ENOENT. */
+bool ecfs_catalog_mark_remove (EcfsCatalog *self, const char *name, GError **error);
+/** All, the oldest first. GArray of EcfsMark. */
+GArray *ecfs_catalog_marks (EcfsCatalog *self, GError **error);
+/** ENOENT. */
+bool ecfs_catalog_mark_find (EcfsCatalog *self, const char *name, EcfsMark *ret_mark, GError **error);
+/** Some stripes that no mark needs any more wait as others do. *ret_more: it is to be called again. */
+bool ecfs_catalog_marks_settle (EcfsCatalog *self, bool *ret_more, GError **error);
+
+#endif
