@@ -42,7 +42,7 @@ bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
     self->counters.totals.n_deletions++;
     return ecfs_age_note (self, error) &&
            EXEC (self, DELETION_INSERT, error, UUID (object), INT (stripe->index), INT (stripe->instance),
-                 INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (kind), INT (sequence));
+                 INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (kind), INT (sequence), INT (stripe->size));
 }
 
 static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, EcfsDeletionKind kind, GArray *deletions,
@@ -78,6 +78,7 @@ static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsDe
         const EcfsDeletion *last = i == from && after != NULL ? after : &first;
         int64_t until_ns = order[i] == ECFS_DELETION_REMOVED     ? now_ns - waits->removed_ns
                            : order[i] == ECFS_DELETION_EXCHANGED ? now_ns - waits->exchanged_ns
+                           : waits->least_ns > 0                 ? now_ns - waits->least_ns
                                                                  : INT64_MAX;
         autoquery *query = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (order[i]), INT (until_ns),
                                   INT (last->queued_age_ns), INT (last->id), INT (limit - (int64_t) deletions->len));
@@ -91,6 +92,27 @@ GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsD
                                 const EcfsDeletion *after, size_t max, GError **error)
 {
     return READ (self, list_deletions (self, endpoint, waits, after, max, error));
+}
+
+/* Of a query that always has a row. */
+static bool get_pair (EcfsCatalog *self, sqlite3_stmt *query, uint64_t *ret_first, uint64_t *ret_second, GError **error)
+{
+    int found = ecfs_query_step (self, query, error);
+    if (found != 1)
+        return false;
+    return (ecfs_column_u64 (query, 0, INT64_MAX, ret_first) && ecfs_column_u64 (query, 1, INT64_MAX, ret_second)) ||
+           ecfs_bad_row (error, "objects", 0, "a sum is impossible");
+}
+
+static bool sum_deletions (EcfsCatalog *self, int64_t endpoint, EcfsRetained *ret_retained, GError **error)
+{
+    autoquery *query = QUERY (self, DELETION_SUM, error, INT (endpoint));
+    return get_pair (self, query, &ret_retained->n_stripes, &ret_retained->bytes, error);
+}
+
+bool ecfs_catalog_retained (EcfsCatalog *self, int64_t endpoint, EcfsRetained *ret_retained, GError **error)
+{
+    return READ (self, sum_deletions (self, endpoint, ret_retained, error));
 }
 
 static bool doom_deletions (EcfsCatalog *self, int64_t *deletions, size_t n, GError **error)
@@ -117,16 +139,6 @@ static bool deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t 
         self->counters.totals.n_deletions -= ecfs_changes (self);
     }
     return true;
-}
-
-/* Of a query that always has a row. */
-static bool get_pair (EcfsCatalog *self, sqlite3_stmt *query, uint64_t *ret_first, uint64_t *ret_second, GError **error)
-{
-    int found = ecfs_query_step (self, query, error);
-    if (found != 1)
-        return false;
-    return (ecfs_column_u64 (query, 0, INT64_MAX, ret_first) && ecfs_column_u64 (query, 1, INT64_MAX, ret_second)) ||
-           ecfs_bad_row (error, "objects", 0, "a sum is impossible");
 }
 
 static bool sum_up (EcfsCatalog *self, sqlite3_stmt *objects, sqlite3_stmt *deletions, EcfsOpenTotals *ret_totals,

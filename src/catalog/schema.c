@@ -137,10 +137,17 @@ static const char schema_18[] = "ALTER TABLE objects ADD COLUMN kind INTEGER NOT
 /* What waits for its deletion may be taken back, stripe by stripe. Deletions may be of more kinds, too. */
 static const char schema_19[] = "CREATE INDEX deletions_by_object ON deletions (object, idx);";
 
+/* No tables changed in version 20. */
+static const char schema_20[] = "";
+
+/* How large a stripe is that waits for its deletion; 0: it is not known. */
+static const char schema_21[] = "ALTER TABLE deletions ADD COLUMN size INTEGER NOT NULL DEFAULT 0;";
+
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {
-    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9, schema_10,
-    schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18, schema_19};
+    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,
+    schema_8,  schema_9,  schema_10, schema_11, schema_12, schema_13, schema_14,
+    schema_15, schema_16, schema_17, schema_18, schema_19, schema_20, schema_21};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -147,7 +147,7 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
-       "sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, " \
+       "size, sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, " \
        "ifnull ((SELECT seal IS NOT NULL FROM objects WHERE uuid = ?1), " \
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
        "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')), " \
@@ -162,6 +162,7 @@
        "AND endpoint = ?)") \
     X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = ? " \
        "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
+    X (DELETION_SUM, "SELECT count (*), ifnull (sum (size), 0) FROM deletions WHERE endpoint = ?") \
     X (DELETION_FIND, "SELECT id, at_once FROM deletions WHERE object = ? AND idx = ? AND instance = ? AND endpoint = ? " \
        "ORDER BY at_once DESC LIMIT 1") \
     X (DELETION_DOOM, "UPDATE deletions SET at_once = 3 WHERE id = ?") \

@@ -55,7 +55,7 @@ static guint n_due_after (Fixture *f, const char *sql, int64_t grace_ns)
     run_sql (f->path, sql);
     fixture_open (f, 0);
     g_autoptr (GArray) due = ecfs_catalog_deletions (f->catalog, f->endpoints[0],
-                                                     &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 10, &error);
+                                                     &(EcfsDeletionWaits){grace_ns, grace_ns, 0}, NULL, 10, &error);
     g_assert_no_error (error);
     fixture_close (f);
     return due->len;

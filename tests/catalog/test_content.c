@@ -51,7 +51,7 @@ static GArray *due (Fixture *f, unsigned endpoint, int64_t grace_ns)
 {
     g_autoptr (GError) error = NULL;
     GArray *deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[endpoint],
-                                                &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 100, &error);
+                                                &(EcfsDeletionWaits){grace_ns, grace_ns, 0}, NULL, 100, &error);
     g_assert_no_error (error);
     return deletions;
 }

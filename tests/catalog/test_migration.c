@@ -4,7 +4,7 @@
 #include "fixture.h"
 #include "program/program.h"
 
-#define CURRENT 19 /* a new version needs a way back below */
+#define CURRENT 21 /* a new version needs a way back below */
 #define HOUR_NS INT64_C (3600000000000)
 
 /* Step i brings a catalog of version i + 2 to version i + 1. */
@@ -29,6 +29,8 @@ static const char *const ways_back[CURRENT - 1] = {
     ("DROP INDEX objects_shared; ALTER TABLE objects DROP COLUMN kind; ALTER TABLE objects DROP COLUMN dead_bytes; "
      "ALTER TABLE extents DROP COLUMN sha256; ALTER TABLE extents DROP COLUMN generation; PRAGMA user_version = 17"),
     "DROP INDEX deletions_by_object; PRAGMA user_version = 18",
+    "PRAGMA user_version = 19",
+    "ALTER TABLE deletions DROP COLUMN size; PRAGMA user_version = 20",
 };
 
 static void bring_back (const char *path, int version)
@@ -54,6 +56,8 @@ static void leave_out (const char *path, int version)
         run_sql (path, "UPDATE deletions SET sealed = EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key')");
     if (version < 17)
         run_sql (path, "UPDATE deletions SET seal_key = NULL");
+    if (version < 21)
+        run_sql (path, "UPDATE deletions SET size = 0");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }
@@ -140,8 +144,8 @@ static char *old_catalog (Fixture *f, int version)
 static guint n_due (Fixture *f, int64_t grace_ns)
 {
     g_autoptr (GError) error = NULL;
-    g_autoptr (GArray) deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[0],
-                                                           &(EcfsDeletionWaits){grace_ns, grace_ns}, NULL, 100, &error);
+    g_autoptr (GArray) deletions = ecfs_catalog_deletions (
+        f->catalog, f->endpoints[0], &(EcfsDeletionWaits){grace_ns, grace_ns, 0}, NULL, 100, &error);
     g_assert_no_error (error);
     return deletions->len;
 }
