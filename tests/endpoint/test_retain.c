@@ -233,6 +233,10 @@ static void test_two_logins (Fixture *self, gconstpointer options)
     g_assert_cmpuint (marked (master), ==, 20);
     g_assert_cmpint (store (self, "a/file"), ==, 0);
     g_assert_true (ecfs_endpoint_remove_wait (master, "a/file", NULL));
+    later.claim = (EcfsMarkerClaim){.epoch = 3, .session = ecfs_uuid_new (), .count = 1};
+    later.sequence = 25;
+    g_assert_true (ecfs_endpoint_mark_wait (master, &later, false, NULL));
+    g_assert_cmpuint (marked (self->endpoint), ==, 25);
     self->marker.epoch = 3;
     mark (self, 30);
     g_assert_cmpuint (marked (master), ==, 30);

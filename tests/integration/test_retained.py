@@ -5,6 +5,7 @@ where we are root, whom no permission stops.
 """
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 import lab
 import pytest
 from test_history import now
+from test_logs import FSCK
 
 REFUSED = "remove,rename,posix-rename,rmdir,setstat,fsetstat,lsetstat,hardlink,symlink"
 USER = pwd.getpwnam("nobody" if lab.ROOT else pwd.getpwuid(os.geteuid()).pw_name)
@@ -110,3 +112,27 @@ def test_a_thief_with_every_key_destroys_nothing(place, accounts):
     words = [word for server in accounts for word in ("--endpoint", server.endpoint().removesuffix(",delete=never"))]
     lab.ecfs("recover", away.path, "--read-only", "--at", moment, *words, timeout=300)
     assert contents(place.mount(away, "-o", "ro").path) == before
+
+
+def test_a_login_that_may_delete_makes_room(place, accounts):
+    kept = place.archive(accounts, "rs:4+2")
+    mount = place.mount(kept)
+    for name in ("stays", "goes"):
+        lab.write_pattern(mount.path / name, 300_000, seed=len(name))
+    (mount.path / "goes").unlink()
+    lab.ecfs("wait", kept.path)
+    wanted = contents(mount.path)
+    mount.umount()
+    n_before = sum(len(lab.stripe_files(server)) for server in accounts)
+
+    # The server's owner has the directories themselves.
+    master = lab.Archive(place.path / "master", accounts)
+    words = [word for server in accounts
+             for word in ("--endpoint", f"{server.name}=file://{server.root},delete=yes")]
+    lab.ecfs("recover", master.path, "--force", *words)
+    prune = (FSCK, master.path, "-y", "--prune", "--older-than", "1s")
+    told = lab.until(lambda: re.search(r"--unrecovered (\d+)", lab.run(*prune, check=False).stdout), 30, "all are old")
+    assert int(told[1]) >= 6
+    lab.run(*prune, "--unrecovered", told[1], check=False)
+    assert sum(len(lab.stripe_files(server)) for server in accounts) == n_before - int(told[1])
+    assert contents(place.mount(master).path) == wanted

@@ -125,9 +125,14 @@ static bool counts (const Marks *self, const EcfsMarker *marker)
 static bool is_root_later (const Marks *self, const EcfsMarker *marker)
 {
     const EcfsMarker *root = &self->marker;
-    bool later =
-        root->epoch > marker->epoch || (root->epoch == marker->epoch && root->session_number > marker->session_number);
-    return later && counts (self, root);
+    const uint64_t order[][2] = {{root->epoch, marker->epoch},
+                                 {root->session_number, marker->session_number},
+                                 {root->claim.epoch, marker->claim.epoch},
+                                 {root->claim.count, marker->claim.count}};
+    for (size_t i = 0; i < G_N_ELEMENTS (order); i++)
+        if (order[i][0] != order[i][1])
+            return order[i][0] > order[i][1] && counts (self, root);
+    return false;
 }
 
 static void on_text (void *user, const GError *error)
