@@ -82,6 +82,7 @@ static void note_known (EcfsEndpoint *endpoint, uint64_t n)
 {
     ecfs_mutex_lock (&endpoint->lock);
     endpoint->n_marks = n;
+    endpoint->no_marks = n == 0;
     ecfs_mutex_unlock (&endpoint->lock);
     if (n > 0 && !endpoint->retain_told)
         atomic_store (&endpoint->retains, true);
@@ -256,7 +257,8 @@ bool ecfs_core_has_marks (EcfsEndpoint *self)
     if (atomic_load (&self->retains) || self->retain_told) /* it may have been another before */
         return true;
     ecfs_mutex_lock (&self->lock);
-    bool unknown = ecfs_uuid_is_nil (&self->expected.archive); /* nobody has said so, and it may be so */
+    /* Nobody has said so, and it may be so. */
+    bool unknown = ecfs_uuid_is_nil (&self->expected.archive) && !self->no_marks;
     ecfs_mutex_unlock (&self->lock);
     return unknown && g_strv_contains (self->driver->option_keys, ECFS_RETAIN_OPTION_KEY);
 }
