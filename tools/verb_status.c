@@ -137,6 +137,22 @@ static void print_unstored (JsonObject *status)
         tool_print_unstored (json_object_get_object_member (status, "unstored"), "not stored before that");
 }
 
+/* Of endpoints that do not delete. */
+static void print_retained (JsonObject *status)
+{
+    JsonArray *rows =
+        json_object_has_member (status, "retained") ? json_object_get_array_member (status, "retained") : NULL;
+    for (guint i = 0; rows != NULL && i < json_array_get_length (rows); i++) {
+        JsonObject *row = json_array_get_object_element (rows, i);
+        g_autofree char *bytes = tool_bytes ((double) tool_number (row, "bytes"));
+        g_autofree char *after =
+            tool_seconds ((double) (json_object_has_member (row, "after") ? tool_number (row, "after") : 0));
+        bool never = g_str_equal (tool_text (row, "delete"), "never");
+        printf ("retained   %s: %" PRIi64 " stripes, %s (delete = %s%s)\n", tool_text (row, "endpoint"),
+                tool_number (row, "stripes"), bytes, never ? "never" : "after ", never ? "" : after);
+    }
+}
+
 static void print_repairs (JsonObject *status)
 {
     JsonObject *repairs = json_object_get_object_member (status, "repairs");
@@ -424,6 +440,7 @@ static void print_status (JsonObject *status)
     if (tool_number (status, "deletions") > 0)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted%s%s\n", tool_number (status, "deletions"),
                 json_object_has_member (status, "deletions_wait") ? ": " : "", tool_text (status, "deletions_wait"));
+    print_retained (status);
     print_repairs (status);
     print_recovery_point (status);
     print_follow (status);

@@ -4,6 +4,7 @@
 #include "archive/in_use.h"
 #include "archive/key_losses.h"
 #include "archive/keys.h"
+#include "archive/marks.h"
 #include "archive/shared_readers.h"
 #include "archive/sightings.h"
 #include "object/placement.h"
@@ -25,6 +26,13 @@ static char *path_in (const char *directory, const char *name)
     return g_build_filename (directory, name, NULL);
 }
 
+/* Of several markers the newest that the archive wrote counts. */
+static bool is_authentic (void *user, const EcfsMarker *marker)
+{
+    const EcfsArchive *self = user;
+    return self->lacks_keys || !ecfs_marker_is_doubtful (ecfs_marker_judge (marker, self->marker_keys, NULL));
+}
+
 static EcfsEndpoint *make_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const EcfsConfigEndpoint *config,
                                     GError **error)
 {
@@ -32,7 +40,10 @@ static EcfsEndpoint *make_endpoint (EcfsArchive *self, const EcfsEndpointRow *ro
                            .endpoint = row->uuid,
                            .epoch = ecfs_catalog_epoch (self->catalog),
                            .sequence = ecfs_catalog_sequence (self->catalog)};
-    return ecfs_endpoint_new (config->spec, &expected, error);
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (config->spec, &expected, error);
+    if (endpoint != NULL)
+        ecfs_endpoint_set_vouch (endpoint, is_authentic, self);
+    return endpoint;
 }
 
 /* The next endpoint; @config NULL: it is in the catalog only. It counts when it is complete. */

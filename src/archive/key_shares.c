@@ -525,6 +525,8 @@ bool ecfs_key_shares_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, G
 static bool remove_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GError **error)
 {
     g_autoptr (GPtrArray) names = NULL;
+    if (ecfs_endpoint_retain_us (endpoint) != ECFS_RETAIN_NOT)
+        return true;
     bool good = ecfs_key_shares_older (self, endpoint, &names, error);
     for (guint i = 0; good && i < names->len; i++)
         good = ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (names, i), error);

@@ -188,7 +188,8 @@ static void on_older_removed (void *user, uint64_t value, const GError *error)
 {
     Place *self = user;
     (void) value;
-    if (error == NULL || error->code == ENOENT) {
+    bool retained = ecfs_endpoint_retain_us (endpoint_at (self)) != ECFS_RETAIN_NOT;
+    if (error == NULL || error->code == ENOENT || (error->code == EPERM && retained)) {
         remove_older (self);
         return;
     }

@@ -71,7 +71,7 @@ static int64_t due_until (EcfsDeletionKind kind, const EcfsDeletionWaits *waits,
     if (kind == ECFS_DELETION_MARKED)
         return waits->marked ? INT64_MAX : INT64_MIN;
     if (kind != ECFS_DELETION_REMOVED)
-        return INT64_MAX;
+        return waits->least_ns > 0 ? now_ns - waits->least_ns : INT64_MAX;
     int64_t until_ns = now_ns - waits->removed_ns;
     if (waits->released_age_ns > 0)
         until_ns = MAX (until_ns, MIN (waits->released_age_ns, now_ns - waits->exchanged_ns));
@@ -107,6 +107,27 @@ GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsD
     return READ (self, list_deletions (self, endpoint, waits, after, max, error));
 }
 
+/* Of a query that always has a row. */
+static bool get_pair (EcfsCatalog *self, sqlite3_stmt *query, uint64_t *ret_first, uint64_t *ret_second, GError **error)
+{
+    int found = ecfs_query_step (self, query, error);
+    if (found != 1)
+        return false;
+    return (ecfs_column_u64 (query, 0, INT64_MAX, ret_first) && ecfs_column_u64 (query, 1, INT64_MAX, ret_second)) ||
+           ecfs_bad_row (error, "objects", 0, "a sum is impossible");
+}
+
+static bool sum_deletions (EcfsCatalog *self, int64_t endpoint, EcfsRetained *ret_retained, GError **error)
+{
+    autoquery *query = QUERY (self, DELETION_SUM, error, INT (endpoint));
+    return get_pair (self, query, &ret_retained->n_stripes, &ret_retained->bytes, error);
+}
+
+bool ecfs_catalog_retained (EcfsCatalog *self, int64_t endpoint, EcfsRetained *ret_retained, GError **error)
+{
+    return READ (self, sum_deletions (self, endpoint, ret_retained, error));
+}
+
 static bool doom_deletions (EcfsCatalog *self, int64_t *deletions, size_t n, GError **error)
 {
     for (size_t i = 0; i < n; i++) {
@@ -131,16 +152,6 @@ static bool deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t 
         self->counters.totals.n_deletions -= ecfs_changes (self);
     }
     return true;
-}
-
-/* Of a query that always has a row. */
-static bool get_pair (EcfsCatalog *self, sqlite3_stmt *query, uint64_t *ret_first, uint64_t *ret_second, GError **error)
-{
-    int found = ecfs_query_step (self, query, error);
-    if (found != 1)
-        return false;
-    return (ecfs_column_u64 (query, 0, INT64_MAX, ret_first) && ecfs_column_u64 (query, 1, INT64_MAX, ret_second)) ||
-           ecfs_bad_row (error, "objects", 0, "a sum is impossible");
 }
 
 static bool sum_up (EcfsCatalog *self, sqlite3_stmt *objects, sqlite3_stmt *deletions, EcfsOpenTotals *ret_totals,

@@ -85,7 +85,7 @@ typedef struct EcfsDeletion {
     EcfsDeletionKind kind;
 } EcfsDeletion;
 
-/* How long they wait at least. What is doomed or was never committed is due at once. */
+/* How long they wait at least. What is doomed or was never committed is due at once, or after least_ns. */
 typedef struct EcfsDeletionWaits {
     int64_t removed_ns;
     int64_t exchanged_ns;
@@ -93,7 +93,17 @@ typedef struct EcfsDeletionWaits {
     bool marked;              /* also what marks need, as if it were due */
     bool holds;               /* what was removed from … */
     int64_t held_from_age_ns; /* … then on, whatever else says (brake.h) */
+    int64_t least_ns;         /* all that is there, however it came to be; 0: at once */
 } EcfsDeletionWaits;
+
+/* What waits for its deletion at an endpoint. */
+typedef struct EcfsRetained {
+    uint64_t n_stripes;
+    uint64_t bytes; /* of what was in objects */
+} EcfsRetained;
+
+/** What it is at an endpoint (row id), whether its time has come or not. */
+bool ecfs_catalog_retained (EcfsCatalog *self, int64_t endpoint, EcfsRetained *ret_retained, GError **error);
 
 /**
  * Up to @max stripes of endpoint @endpoint (row id) that have waited for as long as they have to, in an order that does

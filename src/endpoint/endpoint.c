@@ -11,6 +11,7 @@
 
 #define DEFAULT_CONNECT_TIMEOUT_US (10 * G_USEC_PER_SEC)
 #define MAX_TEST_DRIVERS           4
+#define RETAIN_MOST_US             (3650ll * 86400 * G_USEC_PER_SEC)
 
 static const EcfsDriver *test_drivers[MAX_TEST_DRIVERS];
 static unsigned n_test_drivers;
@@ -114,9 +115,25 @@ static bool parse_timeout (const EcfsEndpointSpec *spec, const char *key, int64_
     return true;
 }
 
+static bool parse_retention (EcfsEndpoint *self, const EcfsEndpointSpec *spec, GError **error)
+{
+    const char *text = ecfs_spec_option (spec, ECFS_RETAIN_OPTION_KEY);
+    int64_t after_us = ECFS_RETAIN_NOT;
+    if (g_strcmp0 (text, "never") == 0)
+        after_us = ECFS_RETAIN_ALWAYS;
+    else if (text != NULL && strcmp (text, "yes") != 0 &&
+             (!g_str_has_prefix (text, "after ") || !ecfs_parse_duration (text + strlen ("after "), &after_us) ||
+              after_us <= 0 || after_us > RETAIN_MOST_US))
+        return ecfs_fail (error, EINVAL, "delete is yes, never, or as \"after 30d\", at most 3650d, not \"%s\"", text);
+    self->retain_us = after_us;
+    self->retain_told = text != NULL;
+    atomic_init (&self->retains, after_us != ECFS_RETAIN_NOT);
+    return true;
+}
+
 static bool parse_options (EcfsEndpoint *self, const EcfsEndpointSpec *spec, GError **error)
 {
-    if (!check_keys (self->driver, spec, error) ||
+    if (!check_keys (self->driver, spec, error) || !parse_retention (self, spec, error) ||
         !parse_timeout (spec, "stall_timeout", &self->stall_timeout_us, error) ||
         !parse_timeout (spec, "connect_timeout", &self->connect_timeout_us, error))
         return false;
@@ -256,7 +273,20 @@ unsigned ecfs_endpoint_capabilities (EcfsEndpoint *self)
     ecfs_mutex_lock (&self->lock);
     unsigned capabilities = self->capabilities;
     ecfs_mutex_unlock (&self->lock);
-    return capabilities;
+    return atomic_load (&self->retains) ? capabilities & ~(unsigned) ECFS_CAN_LOG : capabilities;
+}
+
+int64_t ecfs_endpoint_retain_us (EcfsEndpoint *self)
+{
+    if (!atomic_load (&self->retains))
+        return ECFS_RETAIN_NOT;
+    return self->retain_us == ECFS_RETAIN_NOT ? ECFS_RETAIN_ALWAYS : self->retain_us; /* found out */
+}
+
+void ecfs_endpoint_set_vouch (EcfsEndpoint *self, bool (*vouch) (void *user, const EcfsMarker *marker), void *user)
+{
+    self->vouch = vouch;
+    self->vouch_user = user;
 }
 
 char *ecfs_endpoint_description (EcfsEndpoint *self)

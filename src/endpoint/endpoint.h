@@ -31,7 +31,7 @@
  *
  * Errors: ENOENT no such file, EBADMSG the file ends before the range does, ECANCELED, ENOTCONN down or lost, ETIMEDOUT
  * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (nothing is ever replaced), ENOTSUP it cannot do that, EPROTO the
- * server sends nonsense. Texts begin with "endpoint NAME: ".
+ * server sends nonsense, EPERM it is retained. Texts begin with "endpoint NAME: ".
  */
 #ifndef ECFS_ENDPOINT_ENDPOINT_H
 #define ECFS_ENDPOINT_ENDPOINT_H
@@ -82,7 +82,10 @@ unsigned ecfs_endpoint_default_connections (const char *url);
  * Identity: the file "ecfs-endpoint" in the endpoint's root. Checked at every connect, so that an NFS path that is not
  * mounted, or someone else's archive, is unavailable rather than empty.
  */
-#define ECFS_MARKER_NAME      "ecfs-endpoint"
+#define ECFS_MARKER_NAME "ecfs-endpoint"
+#define ECFS_MARKER_DIRECTORY                                                                                          \
+    "markers" /* where nothing is replaced, newer ones lie here, each a file with a number                             \
+               */
 #define ECFS_MARKER_MAX_SIZE  4096
 #define ECFS_MARKER_HOST_SIZE 72
 #define ECFS_MARKER_MAC_BYTES 32
@@ -140,6 +143,20 @@ void ecfs_endpoint_stop (EcfsEndpoint *self);
 /** Stops when still running. NULL is accepted. */
 void ecfs_endpoint_free (EcfsEndpoint *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsEndpoint, ecfs_endpoint_free)
+
+/*
+ * An endpoint may retain: its option "delete" says so. Then what is to be deleted stays, for some time or always:
+ * nothing is removed, replaced, renamed or appended to. Files have their final names from their first byte on, so one
+ * may be there that is not whole. Each marker is a file of its own.
+ */
+#define ECFS_RETAIN_NOT    0
+#define ECFS_RETAIN_ALWAYS INT64_MAX
+
+/** How long, in microseconds, or one of these. */
+int64_t ecfs_endpoint_retain_us (EcfsEndpoint *self);
+/** @vouch says whether a marker is authentic: where there are several, the newest of these counts. Before start. Any of
+ * the endpoint's threads calls it, with no lock of the endpoint held. */
+void ecfs_endpoint_set_vouch (EcfsEndpoint *self, bool (*vouch) (void *user, const EcfsMarker *marker), void *user);
 
 const char *ecfs_endpoint_name (const EcfsEndpoint *self);
 const char *ecfs_endpoint_url (const EcfsEndpoint *self);
@@ -353,6 +370,8 @@ void ecfs_hasher_free (EcfsHasher *self);
 typedef void (*EcfsEndpointDone) (void *user, uint64_t value, const GError *error);
 
 void ecfs_endpoint_remove (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
+/** The same of what was retained for long enough, if there is such a time. */
+void ecfs_endpoint_remove_aged (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
 void ecfs_endpoint_size (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
 void ecfs_endpoint_space (EcfsEndpoint *self, EcfsEndpointDone done, void *user);
 
@@ -396,8 +415,8 @@ bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRa
 bool ecfs_endpoint_read_pieces_wait (EcfsEndpoint *self, const char *name, const EcfsPieces *pieces, GError **error);
 bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error);
 bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **error);
-/** As many at a time as the endpoint can. ret_errors[i] (n, NULL before): why names[i] was not removed, which ENOENT
- * is, too. */
+/** What was retained for long enough, as many at a time as the endpoint can. ret_errors[i] (n, NULL before): why
+ * names[i] was not removed, which ENOENT is, too. */
 void ecfs_endpoint_remove_all_wait (EcfsEndpoint *self, const char *const *names, size_t n, GError **ret_errors);
 bool ecfs_endpoint_remove_directory_wait (EcfsEndpoint *self, const char *name, GError **error);
 /** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way. */

@@ -160,7 +160,7 @@ void ecfs_endpoint_remove_all_wait (EcfsEndpoint *self, const char *const *names
     ecfs_cond_init (&all.cond);
     for (size_t i = 0; i < n; i++) {
         removals[i].all = &all;
-        ecfs_endpoint_remove (self, names[i], removal_done, &removals[i]);
+        ecfs_endpoint_remove_aged (self, names[i], removal_done, &removals[i]);
     }
     ecfs_mutex_lock (&all.lock);
     while (all.n_left > 0)
@@ -225,6 +225,8 @@ static bool is_incoming_of_any (const char *file, const char *const *names, size
 bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names, GError **error)
 {
     g_autoptr (GPtrArray) files = g_ptr_array_new_with_free_func (g_free);
+    if (ecfs_endpoint_retain_us (self) != ECFS_RETAIN_NOT) /* uploads have their final names there */
+        return true;
     if (!ecfs_endpoint_list_wait (self, ECFS_INCOMING, add_name, files, error))
         return false;
     for (guint i = 0; i < files->len; i++) {

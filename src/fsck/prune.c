@@ -42,10 +42,28 @@ static bool note_spare (EcfsFsckRun *self, EcfsSpoolOrphan orphan, GError **erro
             (!known || ecfs_spool_add_orphan (self->spool, &orphan, error)));
 }
 
+/* Where nothing is deleted, what nobody uses is no mistake. */
+static bool is_retained (const EcfsFsckRun *self, const EcfsStranger *orphan)
+{
+    EcfsEndpoint *endpoint = ecfs_archive_endpoint (self->archive, orphan->position)->endpoint;
+    return endpoint != NULL && ecfs_endpoint_retain_us (endpoint) != ECFS_RETAIN_NOT;
+}
+
 bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error)
 {
     for (guint i = 0; i < orphans->len; i++) {
         const EcfsStranger *orphan = &g_array_index (orphans, EcfsStranger, i);
+        const EcfsSpoolOrphan spooled = {.kind = ECFS_SPOOL_ORPHAN,
+                                         .endpoint = ecfs_archive_endpoint (self->archive, orphan->position)->id,
+                                         .uuid = orphan->object,
+                                         .index = orphan->index,
+                                         .instance = orphan->instance,
+                                         .size = orphan->size};
+        if (is_retained (self, orphan)) {
+            if (!note_spare (self, spooled, error))
+                return false;
+            continue;
+        }
         EcfsFsckEndpoint *at = &self->endpoints[orphan->position];
         int64_t age_s = age_of (self, orphan);
         bool is_old = self->what->prune_age_us > 0 && age_s >= self->what->prune_age_us / G_USEC_PER_SEC;
@@ -56,12 +74,6 @@ bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **
         self->sums.orphan_bytes += orphan->size;
         self->sums.n_old_orphans += is_old;
         self->sums.old_orphan_bytes += is_old ? orphan->size : 0;
-        const EcfsSpoolOrphan spooled = {.kind = ECFS_SPOOL_ORPHAN,
-                                         .endpoint = ecfs_archive_endpoint (self->archive, orphan->position)->id,
-                                         .uuid = orphan->object,
-                                         .index = orphan->index,
-                                         .instance = orphan->instance,
-                                         .size = orphan->size};
         if ((is_old && !ecfs_spool_add_orphan (self->spool, &spooled, error)) || !note_spare (self, spooled, error))
             return false;
     }

@@ -10,8 +10,9 @@
 #define TICKS          6 /* of a journal_interval; … */
 #define GATHER_TICKS   2 /* … changes that are older travel at the next, and have the rest of them for it */
 #define RETRY_US       (10 * G_USEC_PER_SEC)
-#define STOP_US        (5 * G_USEC_PER_SEC) /* for what is left at the end, … */
-#define STOP_ENOUGH_US G_USEC_PER_SEC       /* … when enough endpoints have it */
+#define RETAINED_US    (INT64_C (3600) * G_USEC_PER_SEC) /* between segments nobody waits for, where all stay */
+#define STOP_US        (5 * G_USEC_PER_SEC)              /* for what is left at the end, … */
+#define STOP_ENOUGH_US G_USEC_PER_SEC                    /* … when enough endpoints have it */
 #define LOOK_AGAIN_US  500000
 #define ASKED_US       20000      /* until what an endpoint is asked is looked at again */
 #define SEGMENT_BYTES  (4u << 20) /* of records, about */
@@ -30,6 +31,7 @@ typedef struct Lane {
     int64_t stored_time_ns;     /* of the last record that it has */
     /* Guarded by lock. */
     int64_t retry_us;
+    int64_t sent_us; /* when the last upload began; 0: none did */
     bool busy;
     bool ended; /* the upload is over, and the thread has not seen it yet */
     GError *failure;
@@ -55,7 +57,8 @@ struct EcfsJournalSender {
     EcfsCond changed;
     Lane *lanes; /* ECFS_ENDPOINTS_MAX; guarded by lock, as the rest */
     uint64_t wanted;
-    unsigned round; /* of trying, begun by whoever waits */
+    uint64_t awaited; /* by somebody */
+    unsigned round;   /* of trying, begun by whoever waits */
     bool hurried;
     bool was_awaited; /* what is a good moment to look whether a snapshot is due */
     bool stopping;
@@ -153,6 +156,7 @@ static void lane_begin (Lane *self)
     self->place.endpoint = endpoint->id;
     ecfs_mutex_lock (&sender->lock);
     self->busy = true;
+    self->sent_us = ecfs_now_us ();
     self->ended = false;
     ecfs_mutex_unlock (&sender->lock);
     gsize size;
@@ -375,6 +379,19 @@ static bool rests (Lane *self)
     return rests;
 }
 
+/* Files of which none is ever removed are to be few. */
+static bool is_rarely_told (Lane *self, const EcfsArchiveEndpoint *endpoint)
+{
+    EcfsJournalSender *sender = self->sender;
+    if (ecfs_endpoint_retain_us (endpoint->endpoint) == ECFS_RETAIN_NOT)
+        return false;
+    ecfs_mutex_lock (&sender->lock);
+    bool waits = !sender->stopping && self->stored >= sender->awaited && self->sent_us > 0 &&
+                 ecfs_now_us () - self->sent_us < RETAINED_US;
+    ecfs_mutex_unlock (&sender->lock);
+    return waits;
+}
+
 static void begin_lanes (EcfsJournalSender *self)
 {
     for (size_t i = 0; i < self->n_lanes; i++) {
@@ -383,7 +400,8 @@ static void begin_lanes (EcfsJournalSender *self)
         lane_end (lane);
         settle_place (lane);
         if (lane->file == NULL && lane->stored < self->durable && ecfs_archive_has_journal (endpoint) &&
-            !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_may_write (self->lineage, i) && !rests (lane))
+            !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_may_write (self->lineage, i) && !rests (lane) &&
+            !is_rarely_told (lane, endpoint))
             lane_begin (lane);
     }
 }
@@ -585,6 +603,7 @@ static bool await_stored (EcfsJournalSender *self, uint64_t sequence, bool (*goe
     unsigned n_trying, n_copies = ecfs_archive_journal_copies (self->archive);
     ecfs_mutex_lock (&self->lock);
     self->wanted = MAX (self->wanted, sequence);
+    self->awaited = MAX (self->awaited, sequence);
     self->round++;
     for (size_t i = 0; i < self->n_lanes; i++)
         self->lanes[i].retry_us = 0;

@@ -295,6 +295,8 @@ static bool tidy_endpoint (EcfsSnapshots *self, EcfsEndpoint *endpoint, const GA
 {
     g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
     Tidying tidying = {.rows = rows, .names = names};
+    if (ecfs_endpoint_retain_us (endpoint) != ECFS_RETAIN_NOT)
+        return true;
     bool tidied = ecfs_endpoint_list_wait (endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &tidying, NULL) &&
                   ecfs_endpoint_list_wait (endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, &tidying, NULL);
     for (guint i = 0; i < names->len && tidied && !atomic_load (&self->stop); i++) {

@@ -10,6 +10,7 @@
 #include "journal/sender.h"
 
 #define DELETIONS_AT_ONCE 64 /* in one catalog transaction, and on their way to an endpoint */
+#define FORBIDDEN_REST_US (INT64_C (3600) * G_USEC_PER_SEC) /* until who refuses is asked again */
 
 /* All that is due at an endpoint, once. One that fails is passed over until the others had their turn. */
 typedef struct Sweep {
@@ -22,6 +23,7 @@ typedef struct Sweep {
     EcfsDeletion after; /* where it goes on; the thread's while running */
     bool goes_on;       /* else it begins with the first; likewise */
     bool told;          /* that something cannot be removed, once; likewise */
+    int64_t rest_us;    /* until when nothing is tried, as it is forbidden; likewise */
 } Sweep;
 
 struct EcfsDeletions {
@@ -49,6 +51,8 @@ static void tell_stuck (Sweep *self, const char *what, const GError *error)
     else
         g_info ("cannot delete %s yet: %s", what, error->message);
     self->told = self->told || forbidden;
+    if (forbidden)
+        self->rest_us = ecfs_now_us () + FORBIDDEN_REST_US;
 }
 
 /* Uploads that came to nothing may have left the beginning of a stripe under a temporary name. */
@@ -148,6 +152,12 @@ static bool remove_all (Sweep *self, Batch *batch)
     return false;
 }
 
+/* How long everything stays there; or ECFS_RETAIN_ALWAYS. */
+static int64_t retained_us (const Sweep *self)
+{
+    return self->endpoint->endpoint == NULL ? ECFS_RETAIN_NOT : ecfs_endpoint_retain_us (self->endpoint->endpoint);
+}
+
 /* The next batch; NULL: there is none, or an error, which is told. */
 static GArray *next_batch (const Sweep *self)
 {
@@ -159,11 +169,13 @@ static GArray *next_batch (const Sweep *self)
         g_warning ("%s", error->message);
         return NULL;
     }
+    const int64_t grace_us = MAX (config->deletion_grace_us, retained_us (self));
     const EcfsDeletionWaits waits = {.holds = true,
                                      .held_from_age_ns = atomic_load (&self->held_from_ns),
                                      .released_age_ns = released.age_ns,
-                                     .removed_ns = MAX (config->deletion_grace_us, config->history_us) * 1000,
-                                     .exchanged_ns = config->deletion_grace_us * 1000};
+                                     .removed_ns = MAX (grace_us, config->history_us) * 1000,
+                                     .exchanged_ns = grace_us * 1000,
+                                     .least_ns = retained_us (self) * 1000};
     g_autoptr (GArray) due = ecfs_catalog_deletions (ecfs_archive_catalog (archive), self->endpoint->id, &waits,
                                                      self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
     if (due == NULL)
@@ -308,7 +320,8 @@ void ecfs_deletions_begin (EcfsDeletions *self, int64_t held_from_ns)
         atomic_store (&one->held_from_ns, held_from_ns);
         if (one->running && atomic_load (&one->ended))
             sweep_join (one);
-        if (one->running || !ecfs_archive_reaches (one->endpoint) ||
+        if (one->running || retained_us (one) == ECFS_RETAIN_ALWAYS || ecfs_now_us () < one->rest_us ||
+            !ecfs_archive_reaches (one->endpoint) ||
             !ecfs_lineage_may_delete (ecfs_archive_lineage (self->archive), i) || !has_due (one))
             continue;
         atomic_store (&one->ended, false);

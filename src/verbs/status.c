@@ -297,7 +297,11 @@ static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray 
     json_object_set_int_member (status, "files", (int64_t) totals.n_files);
     json_object_set_int_member (status, "content_bytes", (int64_t) totals.content_bytes);
     json_object_set_int_member (status, "stripe_bytes", (int64_t) totals.stripe_bytes);
-    json_object_set_int_member (status, "deletions", (int64_t) totals.n_deletions);
+    uint64_t n_retained;
+    if (!ecfs_status_add_retained (status, archive, &n_retained, error))
+        return false;
+    json_object_set_int_member (status, "deletions",
+                                (int64_t) (totals.n_deletions - MIN (n_retained, totals.n_deletions)));
     json_object_set_int_member (status, "history", ecfs_archive_config (archive)->history_us / G_USEC_PER_SEC);
     if (!ecfs_status_add_past (status, archive, error))
         return false;

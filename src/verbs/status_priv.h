@@ -30,6 +30,9 @@ EcfsProbe *ecfs_probe_new (EcfsArchive *archive);
 /** Waits until @deadline_us at most. EcfsFound of all endpoints, by position; g_array_unref (). */
 GArray *ecfs_probe_end (EcfsProbe *self, EcfsArchive *archive, int64_t begun_us, int64_t deadline_us);
 
+/** What endpoints retain, a row for each that does, and how many stripes that is in all. */
+bool ecfs_status_add_retained (JsonObject *status, EcfsArchive *archive, uint64_t *ret_n_stripes, GError **error);
+
 /** The queue of repairs, of which @rows (EcfsRepairRow) is all, and what became of it behind this mount. */
 void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GArray *rows);
 

@@ -91,7 +91,7 @@ def test_one_that_fails_leaves_nothing_behind(place, flawed, rules):
 
 @pytest.mark.parametrize("rules", [
     {NAMES[3]: ["mark 1 hang"]},  # some have the claim
-    {NAMES[0]: ["list 4 hang"]},  # all have it: before are the key, and whether the journal is sealed
+    {NAMES[0]: ["list 5 hang"]},  # all have it: before are markers, the key, and whether the journal is sealed
     {NAMES[1]: ["write 1 hang"]},  # half a snapshot
     {NAMES[0]: ["mark 2 hang"]},  # all of it, and no marker
 ], ids=["claiming", "reading", "snapshot", "markers"])

@@ -111,7 +111,13 @@ struct EcfsEndpoint {
     int64_t connect_timeout_us;
     unsigned n_slots;
     EcfsSlot *slots;
-    pthread_t keeper; /* the one that starts and stops */
+    pthread_t keeper;  /* the one that starts and stops */
+    int64_t retain_us; /* ECFS_RETAIN_NOT, ECFS_RETAIN_ALWAYS, or how long what is to go stays */
+    bool retain_told;  /* its option says which; else it may be found out */
+    bool (*vouch) (void *user, const EcfsMarker *marker); /* set before start, as the next; NULL: any will do */
+    void *vouch_user;
+
+    atomic_bool retains; /* nothing is removed or replaced; also found out by looking at what is there */
 
     atomic_llong keeper_wakes_us; /* when it looks at the clocks next, unless it is woken */
 
@@ -122,8 +128,10 @@ struct EcfsEndpoint {
     bool stopped; /* its threads are waited for, or have ended */
     bool slots_joined;
     EcfsMarker expected;
-    GQueue queue; /* requests that wait for a slot */
-    GQueue ended; /* requests that wait for the keeper */
+    uint64_t n_marks; /* files in "markers/", as far as they were seen; see marks.c */
+    bool no_marks;    /* there were none */
+    GQueue queue;     /* requests that wait for a slot */
+    GQueue ended;     /* requests that wait for the keeper */
     EcfsBreaker breaker;
     int64_t down_since_s; /* as in EcfsEndpointHealth */
     char *reason;
@@ -175,11 +183,23 @@ bool ecfs_core_attempt_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 EcfsStream *ecfs_request_new (EcfsEndpoint *self, EcfsRequestKind kind, const char *name);
 /** Moves a request that no driver has to the keeper, to end with @error (taken). */
 void ecfs_request_end_locked (EcfsEndpoint *self, EcfsStream *request, GError *error) ECFS_REQUIRES (self->lock);
+/** The root's own marker, whatever other markers there are. */
+void ecfs_request_examine (EcfsEndpoint *self, void (*done) (void *user, const EcfsMarker *marker, const GError *error),
+                           void *user);
+void ecfs_request_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user);
 /** Calls back and drops the core's reference; no lock held. @error is borrowed. */
 void ecfs_request_deliver (EcfsStream *request, uint64_t value, const GError *error);
 
 /** Whether some connection owes an answer for longer than is usual here. */
 bool ecfs_core_suspect_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+
+/* marks.c */
+/** Whether the newest marker is looked for in "markers/". */
+bool ecfs_core_has_marks (EcfsEndpoint *self);
+/** As ecfs_endpoint_examine () and ecfs_endpoint_mark (), where markers are files of their own. */
+void ecfs_marks_examine (EcfsEndpoint *self, void (*done) (void *user, const EcfsMarker *marker, const GError *error),
+                         void *user);
+void ecfs_marks_add (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user);
 
 /* endpoint.c */
 EcfsEndpoint *ecfs_endpoint_ref (EcfsEndpoint *self);

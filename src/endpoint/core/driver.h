@@ -45,6 +45,9 @@ typedef struct EcfsSlot EcfsSlot;
 
 /* Keys that every scheme takes and the core reads; the head of every driver's option_keys. */
 #define ECFS_COMMON_OPTION_KEYS "connections", "stall_timeout", "connect_timeout"
+/* One more, of drivers that can store in place. */
+#define ECFS_RETAIN_OPTION_KEY "delete"
+#define ECFS_IN_PLACE_MODE     0400 /* nobody but root opens such a file for writing again, if nobody may chmod it */
 
 typedef struct EcfsHasherTerms {
     EcfsMarker expected; /* of the root in which files are hashed */
@@ -151,7 +154,8 @@ void ecfs_slot_owed (EcfsSlot *slot, EcfsOwes owes);
 
 typedef enum EcfsRequestKind {
     ECFS_REQUEST_READ,    /* ranges → ecfs_request_filled () */
-    ECFS_REQUEST_WRITE,   /* ecfs_request_pull () → ecfs_request_acknowledge (); commits at ECFS_PULL_END */
+    ECFS_REQUEST_WRITE,   /* ecfs_request_pull () → ecfs_request_acknowledge (); commits at ECFS_PULL_END, or where it
+                           * is in_place, is there at once, for its owner only to read, and stays as it is */
     ECFS_REQUEST_REMOVE,  /* a file; ENOENT when absent */
     ECFS_REQUEST_SIZE,    /* finish with the value */
     ECFS_REQUEST_SPACE,   /* ecfs_request_finish_space (); ENOTSUP: it cannot tell */
@@ -173,6 +177,8 @@ struct EcfsStream {
     size_t n_pieces;
     char *text; /* mark */
     bool create;
+    bool in_place;     /* write, mark with create: under the final name from its first byte; nothing is removed ever */
+    bool aged;         /* remove: it was retained for as long as it has to be */
     void *driver_data; /* the slot's thread; NULL when taken and when given back */
 
     /* core, immutable once queued */

@@ -441,7 +441,7 @@ static bool file_serve (EcfsSlot *slot, void *connection, GError **error)
     return false;
 }
 
-static const char *const option_keys[] = {ECFS_COMMON_OPTION_KEYS, "share", NULL};
+static const char *const option_keys[] = {ECFS_COMMON_OPTION_KEYS, ECFS_RETAIN_OPTION_KEY, "share", NULL};
 
 const EcfsDriver ecfs_driver_file = {
     .scheme = "file",

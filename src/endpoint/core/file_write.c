@@ -1,7 +1,8 @@
 /*
- * Storing in directories: a temporary file, then a rename that never replaces; or a log, which has its final name from
- * the beginning. The name of a log is brought to the disk when it is made, its bytes when its source has no more of
- * them for now: the slot's thread waits for the disk, and what comes meanwhile waits for it.
+ * Storing in directories: a temporary file, then a rename that never replaces; or, where nothing may be removed and for
+ * a log, under the final name from the beginning. The name of a log is brought to the disk when it is made, its bytes
+ * when its source has no more of them for now: the slot's thread waits for the disk, and what comes meanwhile waits for
+ * it.
  */
 #include "endpoint/core/file_priv.h"
 
@@ -19,7 +20,8 @@
 #define LOG_BYTES   (4 * 1024 * 1024) /* of a log that are not on the disk, where its source never rests */
 
 typedef struct FileWrite {
-    char *temporary; /* name below the root; NULL: it is a log */
+    bool is_log;
+    char *temporary; /* name below the root; NULL: it has its final name */
     int fd;
     uint64_t offset;      /* written so far */
     uint64_t flushed;     /* write-back was begun for the bytes before */
@@ -28,15 +30,14 @@ typedef struct FileWrite {
     size_t n_bytes;
 } FileWrite;
 
-/* Makes a file, with @to_stay under that name even if the power fails. Returns its descriptor or -errno. */
-static int make_file (EcfsDirectory *self, const char *name, bool to_stay)
+/* Makes a file with @mode, with @to_stay under that name even if the power fails. Returns its descriptor or -errno. */
+static int make_file (EcfsDirectory *self, const char *name, unsigned mode, bool to_stay)
 {
     const char *leaf;
     ecfs_autofd dir_fd = ecfs_file_open_parent (self, name, true, &leaf);
     if (dir_fd < 0)
         return dir_fd;
-    ecfs_autofd fd =
-        openat (dir_fd, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, self->directory_mode & 0666);
+    ecfs_autofd fd = openat (dir_fd, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (fd < 0)
         return -errno;
     if (to_stay && fsync (dir_fd) != 0) {
@@ -115,6 +116,17 @@ static void write_fail (EcfsDirectory *self, EcfsStream *request, GError *error)
     ecfs_request_finish (request, 0, error);
 }
 
+static unsigned file_mode (const EcfsDirectory *self)
+{
+    return self->directory_mode & 0666;
+}
+
+/* Others read it where they may read the directory. */
+static unsigned in_place_mode (const EcfsDirectory *self)
+{
+    return ECFS_IN_PLACE_MODE | (self->directory_mode & 0044);
+}
+
 /* @temporary is taken, and so is @fd, unless it is -errno. */
 static void add_write (EcfsDirectory *self, EcfsStream *request, char *temporary, int fd)
 {
@@ -124,6 +136,7 @@ static void add_write (EcfsDirectory *self, EcfsStream *request, char *temporary
         return;
     }
     FileWrite *write = g_new0 (FileWrite, 1);
+    write->is_log = request->kind == ECFS_REQUEST_LOG;
     write->temporary = temporary;
     write->fd = fd;
     request->driver_data = write;
@@ -132,7 +145,7 @@ static void add_write (EcfsDirectory *self, EcfsStream *request, char *temporary
 
 void ecfs_file_log_begin (EcfsDirectory *self, EcfsStream *request)
 {
-    add_write (self, request, NULL, make_file (self, request->name, true));
+    add_write (self, request, NULL, make_file (self, request->name, file_mode (self), true));
 }
 
 void ecfs_file_write_begin (EcfsDirectory *self, EcfsStream *request)
@@ -144,8 +157,12 @@ void ecfs_file_write_begin (EcfsDirectory *self, EcfsStream *request)
         ecfs_file_fail_named (request, EEXIST);
         return;
     }
+    if (request->in_place) {
+        add_write (self, request, NULL, make_file (self, request->name, in_place_mode (self), true));
+        return;
+    }
     char *temporary = ecfs_incoming_name (request->name);
-    add_write (self, request, temporary, make_file (self, temporary, false));
+    add_write (self, request, temporary, make_file (self, temporary, file_mode (self), false));
 }
 
 /* Keeps the unwritten part of the page cache small; only an optimisation, so errors are left to fsync. */
@@ -200,7 +217,7 @@ static bool write_sync (EcfsDirectory *self, EcfsStream *request, GError **error
         return ecfs_fail (error, ENOTCONN, "%s: %s", request->name, moved->message);
     }
     ecfs_slot_owed (self->slot, ECFS_OWES_SYNC);
-    if ((write->temporary == NULL ? fdatasync (write->fd) : fsync (write->fd)) != 0)
+    if ((write->is_log ? fdatasync (write->fd) : fsync (write->fd)) != 0)
         return ecfs_fail_errno (error, errno, "%s", request->name);
     return check_kept (self, request, error);
 }
@@ -225,13 +242,13 @@ static void write_finish (EcfsDirectory *self, EcfsStream *request)
 {
     FileWrite *write = request->driver_data;
     GError *error = NULL;
-    if (write->temporary == NULL) {
+    if (write->is_log) {
         if (log_sync (self, request))
             write_end (self, request, 0);
     } else if (!write_sync (self, request, &error)) {
         write_fail (self, request, error);
     } else {
-        write_end (self, request, commit (self, write->temporary, request->name, false));
+        write_end (self, request, write->temporary == NULL ? 0 : commit (self, write->temporary, request->name, false));
     }
 }
 
@@ -239,7 +256,7 @@ static void write_finish (EcfsDirectory *self, EcfsStream *request)
 static bool write_rest (EcfsDirectory *self, EcfsStream *request)
 {
     const FileWrite *write = request->driver_data;
-    if (write->temporary != NULL || write->durable == write->offset)
+    if (!write->is_log || write->durable == write->offset)
         return false;
     (void) log_sync (self, request); /* one that failed has ended */
     return true;
@@ -253,7 +270,7 @@ static void write_on (EcfsDirectory *self, EcfsStream *request)
     int code = write_some (write);
     if (code != 0)
         write_end (self, request, code);
-    else if (write->temporary != NULL)
+    else if (!write->is_log)
         ecfs_request_acknowledge (request, write->offset);
     else if (write->offset - write->durable >= LOG_BYTES)
         (void) log_sync (self, request); /* as above */
@@ -303,13 +320,16 @@ void ecfs_file_abandon_writes (EcfsDirectory *self)
 
 int ecfs_file_store_marker (EcfsDirectory *self, const EcfsStream *request)
 {
-    g_autofree char *temporary = ecfs_incoming_name (NULL);
-    ecfs_autofd fd = make_file (self, temporary, false);
+    bool in_place = request->create && request->in_place;
+    g_autofree char *temporary = in_place ? g_strdup (ECFS_MARKER_NAME) : ecfs_incoming_name (NULL);
+    ecfs_autofd fd = make_file (self, temporary, in_place ? in_place_mode (self) : file_mode (self), in_place);
     if (fd < 0)
         return -fd;
     int code = -ecfs_pwrite_all (fd, request->text, strlen (request->text), 0);
     if (code == 0 && fsync (fd) != 0)
         code = errno;
+    if (in_place)
+        return code;
     if (code == 0)
         code = commit (self, temporary, ECFS_MARKER_NAME, !request->create);
     if (code != 0)

@@ -27,6 +27,7 @@ EcfsStream *ecfs_request_new (EcfsEndpoint *self, EcfsRequestKind kind, const ch
     atomic_init (&request->n_refs, 1);
     atomic_init (&request->cancelled, false);
     atomic_init (&request->woken, false);
+    request->in_place = atomic_load (&self->retains);
     return request;
 }
 
@@ -102,6 +103,13 @@ static bool stores (const EcfsStream *request)
     return request->kind == ECFS_REQUEST_WRITE || request->kind == ECFS_REQUEST_LOG;
 }
 
+/* Whether it would take away what stays for now, or for good. */
+static bool is_forbidden (EcfsEndpoint *self, const EcfsStream *request)
+{
+    bool removes = request->kind == ECFS_REQUEST_REMOVE || request->kind == ECFS_REQUEST_RMDIR;
+    return removes && atomic_load (&self->retains) && (self->retain_us == ECFS_RETAIN_ALWAYS || !request->aged);
+}
+
 /* Why @request cannot be queued now, or NULL. */
 static GError *refusal_locked (EcfsEndpoint *self, const EcfsStream *request) ECFS_REQUIRES (self->lock)
 {
@@ -112,6 +120,12 @@ static GError *refusal_locked (EcfsEndpoint *self, const EcfsStream *request) EC
         (!ecfs_stored_name_valid (request->name) || (changes && g_str_equal (request->name, ECFS_MARKER_NAME))))
         return g_error_new (ECFS_ERROR, EINVAL, "endpoint %s: \"%s\" cannot be the name of a stored file", self->name,
                             request->name);
+    if (is_forbidden (self, request))
+        return g_error_new (ECFS_ERROR, EPERM, "endpoint %s: %s: is retained there: \"delete\" in ecfs.conf says so",
+                            self->name, request->name);
+    if (request->kind == ECFS_REQUEST_LOG && request->in_place)
+        return g_error_new (ECFS_ERROR, ENOTSUP, "endpoint %s: %s: nothing is appended to where nothing is deleted",
+                            self->name, request->name);
     if (request->kind == ECFS_REQUEST_READ && request->n_ranges == 0)
         return g_error_new (ECFS_ERROR, EINVAL, "endpoint %s: %s: a read needs a range", self->name, request->name);
     if (request->kind == ECFS_REQUEST_LOG && !self->driver->logs)
@@ -285,6 +299,15 @@ void ecfs_endpoint_remove (EcfsEndpoint *self, const char *name, EcfsEndpointDon
     submit_simple (self, ECFS_REQUEST_REMOVE, name, done, user);
 }
 
+void ecfs_endpoint_remove_aged (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_REMOVE, name);
+    request->aged = true;
+    request->finished = done;
+    request->user = user;
+    submit (request);
+}
+
 void ecfs_endpoint_remove_directory (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
 {
     submit_simple (self, ECFS_REQUEST_RMDIR, name, done, user);
@@ -310,7 +333,7 @@ void ecfs_endpoint_list (EcfsEndpoint *self, const char *name, void (*each) (voi
     submit (request);
 }
 
-void ecfs_endpoint_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user)
+void ecfs_request_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user)
 {
     EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_MARK, NULL);
     request->marker = *marker;
@@ -321,13 +344,30 @@ void ecfs_endpoint_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool crea
     submit (request);
 }
 
-void ecfs_endpoint_examine (EcfsEndpoint *self,
-                            void (*done) (void *user, const EcfsMarker *marker, const GError *error), void *user)
+void ecfs_request_examine (EcfsEndpoint *self, void (*done) (void *user, const EcfsMarker *marker, const GError *error),
+                           void *user)
 {
     EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_EXAMINE, NULL);
     request->examined = done;
     request->user = user;
     submit (request);
+}
+
+void ecfs_endpoint_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user)
+{
+    if (atomic_load (&self->retains))
+        ecfs_marks_add (self, marker, create, done, user);
+    else
+        ecfs_request_mark (self, marker, create, done, user);
+}
+
+void ecfs_endpoint_examine (EcfsEndpoint *self,
+                            void (*done) (void *user, const EcfsMarker *marker, const GError *error), void *user)
+{
+    if (ecfs_core_has_marks (self))
+        ecfs_marks_examine (self, done, user);
+    else
+        ecfs_request_examine (self, done, user);
 }
 
 /* What drivers tell */

@@ -315,6 +315,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
 
 static const char *const option_keys[] = {
     ECFS_COMMON_OPTION_KEYS,
+    ECFS_RETAIN_OPTION_KEY,
     "identity_file",
     "known_hosts",
     "password_file",

@@ -22,6 +22,9 @@
  * Where other connections help with a file (sftp_help.c), what they were given counts as WRITEs of this one.
  *
  * Markers go the same way, with their text for a source.
+ *
+ * Where nothing may be removed, a file is opened under its final name: nothing is renamed, and CLEANING removes
+ * nothing.
  */
 #include "endpoint/sftp/sftp_priv.h"
 
@@ -50,6 +53,7 @@ typedef struct SftpWrite {
     char *temporary;
     EcfsSftpHandle handle; /* size 0: not open */
     bool replace;          /* markers */
+    bool in_place;         /* temporary is the final name */
     bool retried;          /* the open or the rename, after making directories */
     bool ended;            /* the source has no more */
     bool renamed;
@@ -134,7 +138,8 @@ static void put_open (EcfsSftp *self, SftpWrite *write)
     g_autofree char *path = ecfs_sftp_path (self, write->temporary);
     ecfs_sftp_put_create (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_open, write), path,
                           ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE,
-                          self->config->directory_mode & 0666);
+                          write->in_place ? ECFS_IN_PLACE_MODE | (self->config->directory_mode & 0044)
+                                          : self->config->directory_mode & 0666);
 }
 
 static void on_commit (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
@@ -225,8 +230,11 @@ static void commit (EcfsSftp *self, SftpWrite *write)
     put_sync (self, write);
     put_close (self, write, on_commit);
     put_size (self, write, write->temporary);
-    put_rename (self, write);
-    if (write->op.request->kind == ECFS_REQUEST_WRITE)
+    if (write->in_place)
+        (void) put_look (self, write);
+    else
+        put_rename (self, write);
+    if (write->op.request->kind == ECFS_REQUEST_WRITE && !write->in_place)
         ecfs_sftp_ahead_note (self, write->sent <= SMALL_BYTES);
 }
 
@@ -239,8 +247,8 @@ static void on_target (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
     if (reply->type == ECFS_SFTP_ATTRS)
         g_set_error (&write->error, ECFS_ERROR, EEXIST, "%s: exists already", write->name);
     else
-        g_set_error (&write->error, ECFS_ERROR, EIO, "%s: the server could not rename it there (does its disk work?)",
-                     write->name);
+        g_set_error (&write->error, ECFS_ERROR, EIO, "%s: the server could not %s it there (does its disk work?)",
+                     write->name, write->in_place ? "make" : "rename");
 }
 
 static void is_not_full (SftpWrite *write)
@@ -265,7 +273,7 @@ static void clean (EcfsSftp *self, SftpWrite *write)
     write->state = WRITE_CLEANING;
     write->n_bytes = 0;
     ecfs_sftp_help_withdraw (g_steal_pointer (&write->help));
-    if (write->failed == ECFS_SFTP_ON_RENAME) {
+    if (write->failed == ECFS_SFTP_ON_RENAME || (write->in_place && write->failed == ECFS_SFTP_ON_OPEN)) {
         g_autofree char *path = ecfs_sftp_path (self, write->name);
         ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, &write->op, on_target, write),
                             path);
@@ -275,7 +283,8 @@ static void clean (EcfsSftp *self, SftpWrite *write)
     }
     if (write->handle.size > 0)
         put_close (self, write, ecfs_sftp_ignore);
-    put_remove (self, write, write->renamed ? write->name : write->temporary);
+    if (!write->in_place)
+        put_remove (self, write, write->renamed ? write->name : write->temporary);
 }
 
 static void write_finish (EcfsSftp *self, SftpWrite *write)
@@ -290,6 +299,13 @@ static void write_finish (EcfsSftp *self, SftpWrite *write)
         return;
     }
     ecfs_sftp_op_finish (self, &write->op, 0, g_steal_pointer (&write->error));
+}
+
+static void end_badly (EcfsSftp *self, SftpWrite *write)
+{
+    clean (self, write);
+    if (write->op.n_pending == 0) /* there was nothing to clean */
+        write_finish (self, write);
 }
 
 /* Whether the connection was told to give this up. */
@@ -325,7 +341,7 @@ static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
         return;
     }
     if (write->error != NULL || (write->state <= WRITE_STREAMING && given_up (write))) {
-        clean (self, write);
+        end_badly (self, write);
         return;
     }
     switch (write->state) {
@@ -345,7 +361,7 @@ static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
         if (is_streamed (write) && write->error == NULL)
             commit (self, write);
         else if (write->error != NULL)
-            clean (self, write);
+            end_badly (self, write);
         break;
     case WRITE_COMMITTING:
     case WRITE_RENAMING:
@@ -520,7 +536,7 @@ bool ecfs_sftp_is_committing (const EcfsSftp *self)
 
 static bool may_be_helped (const EcfsSftp *self, const SftpWrite *write)
 {
-    return !write->alone && self->rtt_us > HELP_RTT_US && write->sent >= HELP_ABOVE &&
+    return !write->alone && !write->in_place && self->rtt_us > HELP_RTT_US && write->sent >= HELP_ABOVE &&
            write->op.request->kind == ECFS_REQUEST_WRITE;
 }
 
@@ -591,6 +607,7 @@ void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request)
     write->failed = ECFS_SFTP_ON_OTHER;
     write->name = mark ? ECFS_MARKER_NAME : request->name;
     write->replace = mark && !request->create;
+    write->in_place = request->in_place && !write->replace;
     write->look = (EcfsSftpLook){.op = &write->op, .error = &write->error};
     write->link.data = write;
     g_queue_init (&write->parts);
@@ -600,13 +617,16 @@ void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request)
         write->bytes = (const uint8_t *) request->text;
         write->n_bytes = strlen (request->text);
     }
-    if (!mark)
+    if (write->in_place)
+        write->temporary = g_strdup (write->name);
+    else if (!mark)
         write->temporary = ecfs_sftp_ahead_take (self, &write->op, on_open, &write->handle);
-    if (write->temporary != NULL) {
+    if (write->temporary != NULL && !write->in_place) {
         write->state = write->handle.size > 0 ? WRITE_STREAMING : WRITE_OPENING;
         ecfs_sftp_make_parents (self, &write->op, write->name);
     } else {
-        write->temporary = ecfs_incoming_name (mark ? NULL : request->name);
+        if (!write->in_place)
+            write->temporary = ecfs_incoming_name (mark ? NULL : request->name);
         put_open (self, write);
     }
 }

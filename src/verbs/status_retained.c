@@ -1,0 +1,32 @@
+/* What stays at endpoints that do not delete, for status. */
+#include "verbs/status_priv.h"
+
+bool ecfs_status_add_retained (JsonObject *status, EcfsArchive *archive, uint64_t *ret_n_stripes, GError **error)
+{
+    uint64_t n_stripes = 0;
+    g_autoptr (JsonArray) retained = json_array_new ();
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        int64_t retain_us = endpoint->endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint)
+                                ? ECFS_RETAIN_NOT
+                                : ecfs_endpoint_retain_us (endpoint->endpoint);
+        EcfsRetained sum;
+        if (retain_us == ECFS_RETAIN_NOT)
+            continue;
+        if (!ecfs_catalog_retained (ecfs_archive_catalog (archive), endpoint->id, &sum, error))
+            return false;
+        JsonObject *facts = json_object_new ();
+        json_object_set_string_member (facts, "endpoint", endpoint->name);
+        json_object_set_string_member (facts, "delete", retain_us == ECFS_RETAIN_ALWAYS ? "never" : "after");
+        if (retain_us != ECFS_RETAIN_ALWAYS)
+            json_object_set_int_member (facts, "after", retain_us / G_USEC_PER_SEC);
+        json_object_set_int_member (facts, "stripes", (int64_t) sum.n_stripes);
+        json_object_set_int_member (facts, "bytes", (int64_t) sum.bytes);
+        json_array_add_object_element (retained, facts);
+        n_stripes += sum.n_stripes;
+    }
+    if (json_array_get_length (retained) > 0)
+        json_object_set_array_member (status, "retained", g_steal_pointer (&retained));
+    *ret_n_stripes = n_stripes;
+    return true;
+}

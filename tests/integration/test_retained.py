@@ -1,0 +1,138 @@
+"""Accounts that a stolen key cannot empty: who has the archive directory and every key of the client destroys nothing.
+
+Six accounts of a real sshd that refuses to remove, rename and chmod, as doc/security.md has it. They are another user's
+where we are root, whom no permission stops.
+"""
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import lab
+import pytest
+from test_history import now
+from test_logs import FSCK
+
+REFUSED = "remove,rename,posix-rename,rmdir,setstat,fsetstat,lsetstat,hardlink,symlink"
+USER = pwd.getpwnam("nobody" if lab.ROOT else pwd.getpwuid(os.geteuid()).pw_name)
+
+
+class Account(lab.Sshd):
+    """One that only grows."""
+
+    def __init__(self, directory, name, keys):
+        super().__init__(directory, name, keys)
+        self.subsystem = f"internal-sftp -P {REFUSED}"
+        self.root.mkdir(exist_ok=True)
+        os.chown(self.root, USER.pw_uid, USER.pw_gid)
+
+    def url(self, path=None, port=None):
+        return f"sftp://{USER.pw_name}@127.0.0.1:{port or self.port}{path or self.root}"
+
+    def endpoint(self, path=None, port=None):
+        return f"{super().endpoint(path, port)},delete=never"
+
+    def files(self):
+        return {path: lab.digest(path) for path in self.root.rglob("*") if path.is_file()}
+
+    def attack(self, *lines):
+        """What OpenSSH's own client says to these commands, with the stolen key."""
+        return subprocess.run(
+            ["sftp", "-q", "-b", "-", "-F", "/dev/null", "-i", self.keys.identity, "-P", str(self.port), "-o",
+             f"UserKnownHostsFile={self.keys.known_hosts}", f"{USER.pw_name}@127.0.0.1"],
+            input="\n".join(lines), capture_output=True, text=True, timeout=60, check=True)
+
+
+@pytest.fixture
+def accounts(place):
+    """In a directory that their user may enter."""
+    base = Path(tempfile.mkdtemp(prefix="ecfs-accounts-", dir="/tmp"))
+    base.chmod(0o755)
+    place.keys = lab.Keys(place.path / "keys")
+    servers = [Account(base / name, name, place.keys) for name in lab.NAMES]
+    for server in servers:
+        server.start()
+    yield servers
+    for server in servers:
+        server.kill()
+    shutil.rmtree(base)
+
+
+def contents(root):
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_a_thief_with_every_key_destroys_nothing(place, accounts):
+    kept = place.archive(accounts, "rs:4+2")
+    kept.configure("archive", deletion_grace="0s", history="0")
+    mount = place.mount(kept)
+    for i in range(12):
+        lab.write_pattern(mount.path / f"letter {i}", 3_000 + i, seed=i)
+    for i in range(2):
+        lab.write_pattern(mount.path / f"film {i}", 700_000 + i, seed=100 + i)
+    lab.ecfs("wait", kept.path)
+    before, moment = contents(mount.path), now()
+    stored = {server.name: server.files() for server in accounts}
+
+    # The thief has the archive: through the mount everything is deleted, and other things come under the same names.
+    for path in list(mount.path.iterdir()):
+        path.unlink()
+    for i in range(12):
+        lab.write_pattern(mount.path / f"letter {i}", 2_000, seed=1_000 + i)
+    lab.ecfs("wait", kept.path)
+    rows = lab.until(lambda: [row for row in kept.json("status")["retained"] if row["stripes"] > 0], 30,
+                     "what was deleted is retained")
+    assert sum(row["stripes"] for row in rows) >= 12 and all(row["delete"] == "never" for row in rows)
+    assert kept.json("status")["deletions"] == 0
+    mount.umount()
+
+    # And the thief has the accounts: with ecfs that was told to delete, and with another program.
+    for server in accounts:
+        kept.configure(f"endpoint {server.name}", delete="after 1s")
+    mount.start()
+    (mount.path / "letter 0").unlink()
+    lab.ecfs("wait", kept.path)
+    lab.until(lambda: "cannot delete" in mount.text(), 60, "the servers refuse to delete")
+    mount.umount()
+    for server in accounts:
+        victims = list(stored[server.name])
+        refused = [line for victim in victims for line in (
+            f"rm {victim}", f"rename {victim} {victim}.gone", f"chmod 600 {victim}", f"put /etc/hostname {victim}")]
+        server.attack(*[f"-{line}" for line in refused], f"-rmdir {server.root}/stripes",
+                      f"put /etc/hostname {server.root}/journal/junk")
+        there = server.files()
+        assert (server.root / "journal/junk") in there, "the thief was in"
+        assert {path: there.get(path) for path in victims} == stored[server.name]
+
+    # The day before comes back on another machine, without a word that these accounts only grow.
+    away = lab.Archive(place.path / "away", accounts)
+    words = [word for server in accounts for word in ("--endpoint", server.endpoint().removesuffix(",delete=never"))]
+    lab.ecfs("recover", away.path, "--read-only", "--at", moment, *words, timeout=300)
+    assert contents(place.mount(away, "-o", "ro").path) == before
+
+
+def test_a_login_that_may_delete_makes_room(place, accounts):
+    kept = place.archive(accounts, "rs:4+2")
+    mount = place.mount(kept)
+    for name in ("stays", "goes"):
+        lab.write_pattern(mount.path / name, 300_000, seed=len(name))
+    (mount.path / "goes").unlink()
+    lab.ecfs("wait", kept.path)
+    wanted = contents(mount.path)
+    mount.umount()
+    n_before = sum(len(lab.stripe_files(server)) for server in accounts)
+
+    # The server's owner has the directories themselves.
+    master = lab.Archive(place.path / "master", accounts)
+    words = [word for server in accounts
+             for word in ("--endpoint", f"{server.name}=file://{server.root},delete=yes")]
+    lab.ecfs("recover", master.path, "--force", *words)
+    prune = (FSCK, master.path, "-y", "--prune", "--older-than", "1s")
+    told = lab.until(lambda: re.search(r"--unrecovered (\d+)", lab.run(*prune, check=False).stdout), 30, "all are old")
+    assert int(told[1]) >= 6
+    lab.run(*prune, "--unrecovered", told[1], check=False)
+    assert sum(len(lab.stripe_files(server)) for server in accounts) == n_before - int(told[1])
+    assert contents(place.mount(master).path) == wanted
