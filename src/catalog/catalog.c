@@ -472,6 +472,7 @@ static void free_catalog (EcfsCatalog *self)
     int rc = sqlite3_close (self->db);
     if (rc != SQLITE_OK)
         g_warning ("catalog %s: closing: %s", self->path, sqlite3_errstr (rc));
+    g_clear_pointer (&self->lost, g_hash_table_unref);
     g_byte_array_unref (self->redo);
     g_byte_array_unref (self->record);
     ecfs_cond_clear (&self->wake);

@@ -1,6 +1,11 @@
 /* What a file consists of: its extents, and what changes them but publishing. */
+#include "catalog/age.h"
 #include "catalog/content_priv.h"
 #include "catalog/content_sum.h"
+
+#define LOST_YOUNG_NS INT64_C (60000000000)
+#define LOST_AGAIN_NS INT64_C (3600000000000)
+#define LOST_MOST     1000000 /* files that are remembered */
 
 bool ecfs_extent_read (sqlite3_stmt *query, EcfsExtent *ret_extent)
 {
@@ -79,10 +84,29 @@ GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_siz
 
 /* Changing them */
 
+/* For the brake: what comes and goes, as while a file is written again and again, is no mass deletion. So a file counts
+ * once an hour, and not in its first minute. */
+static void note_lost (EcfsCatalog *self, uint64_t ino)
+{
+    Inode inode;
+    int64_t now_ns = ecfs_real_ns (), age_ns = ecfs_age_ns (self);
+    if (!ecfs_inode_get (self, ino, &inode, NULL) || now_ns - inode.attr.btime_ns < LOST_YOUNG_NS)
+        return;
+    if (self->lost == NULL)
+        self->lost = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    if (age_ns - self->lost_from_ns > LOST_AGAIN_NS || g_hash_table_size (self->lost) >= LOST_MOST) {
+        g_hash_table_remove_all (self->lost);
+        self->lost_from_ns = age_ns;
+    }
+    self->counters.totals.n_lost +=
+        g_hash_table_add (self->lost, g_memdup2 (&(int64_t){(int64_t) ino}, sizeof (int64_t)));
+}
+
 bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
-    self->counters.totals.n_lost += extents != NULL && extents->len > 0;
+    if (extents != NULL && extents->len > 0)
+        note_lost (self, ino);
     return extents != NULL && EXEC (self, EXTENT_DELETE_ALL, error, INT (ino)) &&
            ecfs_objects_release (self, extents, error);
 }
@@ -154,7 +178,8 @@ bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GErr
     if (!shrinks)
         return true;
     g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
-    self->counters.totals.n_lost += extents != NULL && extents->len > 0;
+    if (extents != NULL && extents->len > 0)
+        note_lost (self, ino);
     return extents != NULL && EXEC (self, EXTENT_DELETE_FROM, error, INT (ino), INT (size)) &&
            EXEC (self, EXTENT_SHORTEN, error, INT (ino), INT (size)) && ecfs_content_count (self, inode, error) &&
            ecfs_objects_release (self, extents, error) && ecfs_content_journal (self, inode, error);

@@ -137,7 +137,7 @@ def look(path, retries=20):
     for _ in range(retries):  # a listing may take several requests, between which the mount goes on
         before = (path / "last").read_text()
         there = sorted(map(int, os.listdir(path / "numbers")))
-        if there and there == list(range(there[0], there[-1] + 1)):
+        if there and there == list(range(there[0], there[-1] + 1)) and len(there) <= Numbered.KEPT + 1:
             return there[0], there[-1], int(before)
         time.sleep(0.05)
     raise AssertionError(f"holes in {there}")

@@ -1,8 +1,10 @@
 """Room that history takes: no more than it may, and none that endpoints lack; the oldest goes first, by whole moments."""
+import contextlib
 import errno
 import os
 import shlex
 import shutil
+import sqlite3
 import time
 
 import lab
@@ -87,6 +89,14 @@ def brake_of(archive):
     return archive.json("status").get("brake")
 
 
+def grow_old(mount):
+    """What is there was made long ago: in their first minute files are not missed."""
+    mount.umount()
+    with contextlib.closing(sqlite3.connect(mount.archive.path / "catalog.sqlite")) as catalog, catalog:
+        catalog.execute("UPDATE inodes SET btime_ns = btime_ns - 100000000000")
+    mount.start()
+
+
 def files_lost(mount, n):
     """Overwritten and deleted, in turn."""
     for i in range(n):
@@ -103,6 +113,11 @@ def test_what_a_mass_deletion_takes_is_kept_and_undone_by_the_command_told(place
     (mount.path / "d").mkdir()
     for i in range(1300):
         (mount.path / f"d/{i}").write_bytes(b"content %d" % i)
+    archive.await_stored()
+    grow_old(mount)
+    for i in range(1200):  # these come and go
+        (mount.path / "new").write_bytes(b"%d" % i)
+        (mount.path / "new").rename(mount.path / f"d/{i % 2}")
     archive.await_stored()
     before = contents(lab.describe_tree(mount.path))
     time.sleep(2.5)  # the mount looks every two seconds, and tells the moment of the look before
@@ -135,6 +150,7 @@ def test_a_mass_deletion_that_was_meant(place, archive):
     for i in range(1010):
         (mount.path / f"{i}").write_bytes(b"content")
     archive.await_stored()
+    grow_old(mount)
     for i in range(1010):
         (mount.path / f"{i}").unlink()
     lab.until(lambda: brake_of(archive), 20, "it is noticed")
