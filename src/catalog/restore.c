@@ -713,6 +713,7 @@ void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog)
 
 bool ecfs_restore_forget_deletions (EcfsRestore *self, GError **error)
 {
+    g_hash_table_remove_all (self->emptied);
     self->catalog->counters.totals.n_deletions = 0;
     return CHANGE (self->catalog, error, EXEC (self->catalog, DELETION_DELETE_ALL, error, INT (0)));
 }

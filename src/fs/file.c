@@ -219,7 +219,10 @@ static void op_create (fuse_req_t req, fuse_ino_t parent, const char *name, mode
     int64_t row;
     unsigned moment = ecfs_staged_epoch (self->archive);
     g_autoptr (GError) error = NULL;
-    if (!ecfs_catalog_make (self->catalog, parent, name, &inode, &attr, &row, &error)) {
+    g_autofree char *trouble = ecfs_archive_trouble (self->archive);
+    if (trouble != NULL)
+        (void) !ecfs_fail (&error, EROFS, "%s", trouble);
+    if (trouble != NULL || !ecfs_catalog_make (self->catalog, parent, name, &inode, &attr, &row, &error)) {
         ecfs_fs_reply_error (req, parent, name, error);
         return;
     }

@@ -288,6 +288,13 @@ void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
         done (user, NULL, error);
         return;
     }
+    /* What is stored of it last may be in this copy alone: nothing takes its place that could not be stored. */
+    g_autofree char *trouble = ecfs_archive_trouble (archive);
+    if (trouble != NULL) {
+        (void) !ecfs_fail (&error, EROFS, "%s", trouble);
+        done (user, NULL, error);
+        return;
+    }
     EcfsOpener *opener = g_new (EcfsOpener, 1);
     *opener = (EcfsOpener){.truncate = truncate, .done = done, .user = user};
 

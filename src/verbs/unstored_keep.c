@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define UNFINISHED ".unfinished"
+#define STORED     ".stored"
 
 typedef struct Keep {
     const char *directory;
@@ -134,12 +135,12 @@ static bool is_there (EcfsCatalog *newer, const EcfsAttr *attr, const char *path
 {
     EcfsAttr there;
     return ecfs_catalog_resolve (newer, path, &there, NULL) && S_ISREG (there.mode) &&
-           there.committed_size == attr->committed_size && there.mtime_ns == attr->mtime_ns;
+           there.committed_size == attr->committed_size && there.committed_mtime_ns == attr->committed_mtime_ns;
 }
 
-static bool keep_stored (const Keep *self, Ecfs *reading, const EcfsUnstored *one, GError **error)
+static bool keep_stored (const Keep *self, Ecfs *reading, const EcfsUnstored *one, const char *suffix, GError **error)
 {
-    g_autofree char *place = place_of (self, one->path, "", error);
+    g_autofree char *place = place_of (self, one->path, suffix, error);
     if (place == NULL)
         return false;
     ecfs_autofd fd = open (place, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -172,10 +173,13 @@ bool ecfs_unstored_keep_stored (Ecfs *reading, EcfsCatalog *newer, const GPtrArr
         const EcfsUnstored *one = g_ptr_array_index (unstored, i);
         g_autoptr (GError) why = NULL;
         EcfsAttr attr;
-        if (one->kind != ECFS_UNSTORED_CONTENT || g_hash_table_contains (staged, &(int64_t){(int64_t) one->ino}) ||
-            !ecfs_catalog_getattr (self.catalog, one->ino, &attr, NULL) || is_there (newer, &attr, one->path))
+        const bool is_staged = g_hash_table_contains (staged, &(int64_t){(int64_t) one->ino});
+        if (!ecfs_unstored_has_content (one) || (one->kind == ECFS_UNSTORED_CONTENT && is_staged) ||
+            !ecfs_catalog_getattr (self.catalog, one->ino, &attr, NULL) || attr.committed_size == 0 ||
+            is_there (newer, &attr, one->path))
             continue;
-        if (keep_stored (&self, reading, one, &why)) {
+        /* What was staged over it may be a part, or was refused. */
+        if (keep_stored (&self, reading, one, is_staged ? STORED : "", &why)) {
             ++*ret_n;
             continue;
         }

@@ -77,7 +77,9 @@ def test_what_another_machine_writes_is_seen(place, written):
     assert time.time() - state["looked_s"] < 10
     assert "follows" in lab.ecfs("status", follower.archive.path, check=False).stdout
     # The directory's own verbs read the same, and it is there the next time.
-    assert lab.ecfs("cat", follower.archive.path, "/soft", check=False).stdout or True
+    follower.archive.get("/big", place.path / "fetched")
+    assert lab.digest(place.path / "fetched") == lab.digest(writer.path / "big")
+    assert "soft" in lab.ecfs("ls", follower.archive.path).stdout
     follower.mount.umount()
     shutil.rmtree(writer.path / "e")
     written.await_stored()

@@ -1,4 +1,5 @@
 """ecfs takeover: an archive goes from one directory to another and back, and nothing of either is lost."""
+import errno
 import json
 import os
 import re
@@ -239,3 +240,30 @@ def test_what_was_stored_after_the_takeover_counts_as_stored_nowhere(place, endp
     assert states == {"/late": ("content", 30_000)}
     done = facts_of(archive, "--yes")
     assert done["kept"] == 1 and lab.digest(os.path.join(done["kept_in"], "late")) == digest
+
+
+def test_what_is_refused_takes_the_place_of_nothing(place, endpoints):
+    """The last version of a file may be in the old copy alone: a change that fails there leaves it as it is."""
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    for name in ("cut", "emptied", "written", "appended"):
+        (mount.path / name).write_bytes(b"first")
+    archive.await_stored()
+    taken(place, endpoints)
+    last = {name: name.encode() * 10_000 for name in ("cut", "emptied", "written", "appended")}
+    for name, content in last.items():
+        (mount.path / name).write_bytes(content)
+    assert lab.ecfs("wait", archive.path, check=False).returncode != 0  # and so it notices
+    for change in (lambda: os.truncate(mount.path / "cut", 0), lambda: open(mount.path / "emptied", "w", encoding="ascii"),
+                   lambda: open(mount.path / "written", "r+b"), lambda: open(mount.path / "appended", "ab"),
+                   lambda: open(mount.path / "fresh", "xb")):
+        with pytest.raises(OSError) as failed:
+            change()
+        assert failed.value.errno == errno.EROFS
+    assert not (mount.path / "fresh").exists()
+    for name, content in last.items():
+        assert (mount.path / name).read_bytes() == content
+    end(mount)
+    lab.ecfs("takeover", archive.path, "--yes")
+    kept = below(archive.path / "not-stored")
+    assert {path.split("/", 1)[1]: content for path, content in kept.items() if "/" in path} == last

@@ -140,12 +140,20 @@ static void take_and_tidy (Fixture *fixture, const char *name)
     g_assert_true (ecfs_journal_tidy (archive, &error));
 }
 
+/* The thread that takes snapshots may look at it. */
+static void set_history (Fixture *fixture, int64_t history_us)
+{
+    EcfsMutex *lock = ecfs_archive_snapshot_lock (fixture->archive);
+    ecfs_mutex_lock (lock);
+    ((EcfsConfig *) ecfs_archive_config (fixture->archive))->history_us = history_us;
+    ecfs_mutex_unlock (lock);
+}
+
 /* What tells of the past stays at the endpoints for as long as that is to be shown, and no longer. */
 static void test_history_is_kept (Fixture *fixture, gconstpointer data)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"};
-    EcfsConfig *config = (EcfsConfig *) ecfs_archive_config (fixture->archive);
-    config->history_us = INT64_C (3600) * G_USEC_PER_SEC;
+    set_history (fixture, INT64_C (3600) * G_USEC_PER_SEC);
     for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
         take_and_tidy (fixture, names[i]);
         g_assert_cmpuint (count_kept (fixture, ECFS_JOURNAL_DIRECTORY), >=, i + 1);
@@ -153,12 +161,12 @@ static void test_history_is_kept (Fixture *fixture, gconstpointer data)
         g_assert_cmpuint (count_snapshots (fixture), ==, i + 1);
     }
     g_usleep (2 * G_USEC_PER_SEC);
-    config->history_us = G_USEC_PER_SEC; /* what is needed is the newest before that, and what came since */
+    set_history (fixture, G_USEC_PER_SEC); /* what is needed is the newest before that, and what came since */
     take_and_tidy (fixture, "f");
     take_and_tidy (fixture, "g");
     g_assert_cmpuint (count_snapshots (fixture), ==, 3);
     g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 3);
-    config->history_us = 0;
+    set_history (fixture, 0);
     take_and_tidy (fixture, "h");
     g_assert_cmpuint (count_snapshots (fixture), ==, 2);
     g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 2);
