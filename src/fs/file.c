@@ -63,24 +63,6 @@ static void keep_content (EcfsFs *self, uint64_t ino, EcfsContent *content, unsi
     ecfs_mutex_unlock (&self->lock);
 }
 
-/* @last: what was read so far, borrowed, or NULL. Whoever has a file open that another machine has removed reads on.
- * And what is missing there was mostly deleted: its damage is for who writes. */
-static EcfsContent *open_content (EcfsFs *self, uint64_t ino, EcfsContent *last, GError **error)
-{
-    GError *why = NULL;
-    EcfsContent *content = ecfs_content_open (self->archive, ino, &why);
-    if (content != NULL && self->follow != NULL)
-        ecfs_content_pass_over_damage (content);
-    if (content != NULL)
-        return content;
-    if (self->follow != NULL && last != NULL && ecfs_errno (why) == ENOENT) {
-        g_error_free (why);
-        return ecfs_content_ref (last);
-    }
-    g_propagate_error (error, why);
-    return NULL;
-}
-
 /* The staged file to read from, for ecfs_staged_read_end (); or NULL and committed content in *ret_content (or an
  * error). */
 static EcfsStaged *source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error)
@@ -88,10 +70,8 @@ static EcfsStaged *source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content
     unsigned epoch;
     /* In this order: content that is kept under the epoch was committed while nothing was staged after it began. */
     EcfsContent *content = kept_content (self, ino, &epoch);
-    g_autoptr (EcfsContent) last = NULL;
     while (content != NULL && !ecfs_content_is_current (content)) {
-        ecfs_content_unref (last);
-        last = content;
+        ecfs_content_unref (content);
         forget_content (self, ino);
         content = kept_content (self, ino, &epoch);
     }
@@ -104,7 +84,7 @@ static EcfsStaged *source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content
         return staged;
     }
     if (content == NULL) {
-        content = open_content (self, ino, last, error);
+        content = ecfs_content_open (self->archive, ino, error);
         if (content != NULL)
             keep_content (self, ino, content, epoch);
     }
@@ -128,28 +108,6 @@ static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct
     fi->keep_cache = !self->readonly;
     if (fuse_reply_open (req, fi) != 0)
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));
-}
-
-/* Another machine may have put another file in its place: then the kernel is to look the name up again. What is opened
- * stays readable when that happens later. */
-static void open_followed (fuse_req_t req, uint64_t ino, struct fuse_file_info *fi)
-{
-    unsigned epoch;
-    EcfsFs *self = ecfs_fs_of (req);
-    g_autoptr (GError) error = NULL;
-    EcfsContent *kept = kept_content (self, ino, &epoch);
-    g_autoptr (EcfsContent) content = open_content (self, ino, NULL, &error);
-    ecfs_content_unref (kept);
-    if (content == NULL && ecfs_errno (error) == ENOENT) {
-        fuse_reply_err (req, ESTALE);
-        return;
-    }
-    if (content == NULL) {
-        ecfs_fs_reply_error (req, ino, "opening it", error);
-        return;
-    }
-    reply_open (req, ino, NULL, fi);
-    keep_content (self, ino, content, epoch);
 }
 
 /* The kernel takes set-user-ID bits from what others change, except where opening truncates. */
@@ -189,7 +147,7 @@ static void op_open (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         if (reads != NULL)
             ecfs_reads_note (reads, ino);
         if (ecfs_fs_of (req)->follow != NULL)
-            open_followed (req, ino, fi);
+            ecfs_fs_open_followed (req, ino, fi);
         else
             reply_open (req, ino, NULL, fi);
         return;
@@ -255,7 +213,8 @@ typedef struct Request {
     uint64_t ino;
     size_t size;
     uint64_t offset;
-    bool is_second; /* the first found too little of it */
+    EcfsHandle *handle; /* of a mount that follows; else NULL */
+    bool is_second;     /* the first found too little of it */
 } Request;
 
 static void read_content (const Request *wanted, EcfsContent *content);
@@ -266,16 +225,14 @@ static void read_again (void *user)
     Request *request = user;
     g_autoptr (GError) error = NULL;
     EcfsFs *self = ecfs_fs_of (request->req);
+    g_autoptr (EcfsContent) content = ecfs_fs_followed (self, request->handle, true, &error);
     request->is_second = true;
-    ecfs_fs_forget_known (self, request->ino);
-    EcfsContent *content = open_content (self, request->ino, NULL, &error);
     if (content != NULL)
         read_content (request, content);
-    else if (ecfs_errno (error) == ENOENT) /* another machine has removed it, and its stripes are gone */
+    else if (ecfs_errno (error) == ESTALE)
         fuse_reply_err (request->req, ESTALE);
     else
         ecfs_fs_reply_error (request->req, request->ino, "read", error);
-    ecfs_content_unref (content);
     g_free (request);
 }
 
@@ -303,7 +260,12 @@ static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 {
     EcfsContent *content = NULL;
     g_autoptr (GError) error = NULL;
-    EcfsStaged *staged = source (ecfs_fs_of (req), ino, &content, &error);
+    EcfsHandle *handle = ecfs_fs_of (req)->follow == NULL ? NULL : ecfs_handle_of (fi);
+    EcfsStaged *staged = NULL;
+    if (handle != NULL)
+        content = ecfs_fs_followed (ecfs_fs_of (req), handle, false, &error);
+    else
+        staged = source (ecfs_fs_of (req), ino, &content, &error);
     if (staged != NULL) {
         struct fuse_bufvec data = FUSE_BUFVEC_INIT (size);
         data.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
@@ -312,7 +274,8 @@ static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
         fuse_reply_data (req, &data, 0);
         ecfs_staged_read_end (staged);
     } else if (content != NULL) {
-        read_content (&(const Request){.req = req, .ino = ino, .size = size, .offset = (uint64_t) offset}, content);
+        const Request request = {.req = req, .ino = ino, .size = size, .offset = (uint64_t) offset, .handle = handle};
+        read_content (&request, content);
         ecfs_content_unref (content);
     } else {
         ecfs_fs_reply_error (req, ino, "read", error);

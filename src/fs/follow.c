@@ -223,6 +223,102 @@ bool ecfs_fs_follow_then (EcfsFsFollow *self, void (*then) (void *user), void *u
     return lives;
 }
 
+/* Files that are open */
+
+static bool is_same (const EcfsAttr *a, const EcfsAttr *b)
+{
+    return a->committed_size == b->committed_size && a->committed_mtime_ns == b->committed_mtime_ns;
+}
+
+/* What the catalog says of the content now; damage that is met there is for who writes. */
+static EcfsContent *open_now (EcfsFs *self, uint64_t ino, EcfsAttr *ret_attr, GError **error)
+{
+    EcfsAttr after;
+    for (;;) { /* until the attributes are those of the content */
+        if (!ecfs_catalog_getattr (self->catalog, ino, ret_attr, error))
+            return NULL;
+        EcfsContent *content = ecfs_content_open (self->archive, ino, error);
+        if (content == NULL)
+            return NULL;
+        if (ecfs_catalog_getattr (self->catalog, ino, &after, NULL) && is_same (ret_attr, &after)) {
+            ecfs_content_pass_over_damage (content);
+            return content;
+        }
+        ecfs_content_unref (content);
+    }
+}
+
+void ecfs_fs_open_followed (fuse_req_t req, uint64_t ino, struct fuse_file_info *fi)
+{
+    EcfsAttr attr;
+    EcfsFs *self = ecfs_fs_of (req);
+    g_autoptr (GError) error = NULL;
+    EcfsContent *content = open_now (self, ino, &attr, &error);
+    if (content == NULL && ecfs_errno (error) == ENOENT) {
+        fuse_reply_err (req, ESTALE);
+        return;
+    }
+    if (content == NULL) {
+        ecfs_fs_reply_error (req, ino, "opening it", error);
+        return;
+    }
+    EcfsHandle *handle = ecfs_fs_handle_new (self, ino, NULL);
+    ecfs_mutex_lock (&self->lock);
+    handle->followed = content;
+    handle->opened = attr;
+    ecfs_mutex_unlock (&self->lock);
+    fi->fh = (uintptr_t) handle;
+    fi->direct_io = 1; /* the kernel would fill what it reads up to the size that it knows, or cut it there */
+    if (fuse_reply_open (req, fi) != 0)
+        ecfs_fs_handle_free (self, handle);
+}
+
+EcfsContent *ecfs_fs_followed (EcfsFs *self, EcfsHandle *handle, bool anew, GError **error)
+{
+    EcfsAttr now;
+    ecfs_mutex_lock (&self->lock);
+    EcfsContent *content = ecfs_content_ref (handle->followed);
+    const EcfsAttr opened = handle->opened;
+    ecfs_mutex_unlock (&self->lock);
+    if (!anew && ecfs_content_is_current (content))
+        return content;
+    EcfsContent *moved = open_now (self, handle->inode->ino, &now, NULL); /* where there is none, it was removed */
+    if (moved == NULL || !is_same (&opened, &now)) {
+        ecfs_content_unref (moved);
+        if (!anew)
+            return content;
+        ecfs_content_unref (content);
+        (void) !ecfs_fail (error, ESTALE, "another machine has replaced or removed it, and its stripes are gone");
+        return NULL;
+    }
+    ecfs_content_unref (content);
+    ecfs_mutex_lock (&self->lock);
+    EcfsContent *before = handle->followed;
+    handle->followed = ecfs_content_ref (moved);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_content_unref (before);
+    return moved;
+}
+
+bool ecfs_fs_followed_attr (EcfsFs *self, uint64_t ino, EcfsAttr *ret_attr)
+{
+    bool found = false;
+    GHashTableIter iter;
+    gpointer key;
+    ecfs_mutex_lock (&self->lock);
+    g_hash_table_iter_init (&iter, self->handles);
+    while (!found && g_hash_table_iter_next (&iter, &key, NULL)) {
+        const EcfsHandle *handle = key;
+        found = handle->followed != NULL && handle->inode->ino == ino;
+        if (found)
+            *ret_attr = handle->opened;
+    }
+    ecfs_mutex_unlock (&self->lock);
+    if (found)
+        ret_attr->nlink = 0;
+    return found;
+}
+
 EcfsFsFollow *ecfs_fs_follow_begin (EcfsFs *fs, struct fuse_session *session, GError **error)
 {
     EcfsFollow *follow = ecfs_follow_begin (fs->archive, error);

@@ -52,6 +52,8 @@ typedef struct EcfsInode {
 typedef struct EcfsHandle {
     EcfsInode *inode;            /* one of its n_handles */
     EcfsStaged *staged;          /* NULL: open for reading only */
+    EcfsContent *followed;       /* that is read, of a mount that follows; guarded by fs->lock, as the next */
+    EcfsAttr opened;             /* as it was then; valid with followed */
     atomic_int_least64_t at_end; /* of a directory: what was made after its listing began is not in it */
 } EcfsHandle;
 
@@ -123,6 +125,14 @@ EcfsFsFollow *ecfs_fs_follow_begin (EcfsFs *fs, struct fuse_session *session, GE
 void ecfs_fs_follow_start (EcfsFsFollow *self);
 /** Calls @then once, from another thread, when what is newer was looked for. False: nobody looks any more. */
 bool ecfs_fs_follow_then (EcfsFsFollow *self, void (*then) (void *user), void *user);
+/** Opens a file for reading: what is read is what there is now, whatever another machine puts in its place. ESTALE, so
+ * that the kernel looks the name up again, where it is gone. */
+void ecfs_fs_open_followed (fuse_req_t req, uint64_t ino, struct fuse_file_info *fi);
+/** What is to be read, where it is now; a reference. @anew: that could not be read, so it is looked for elsewhere.
+ * ESTALE: it is nowhere, as something else has taken its place. */
+EcfsContent *ecfs_fs_followed (EcfsFs *self, EcfsHandle *handle, bool anew, GError **error);
+/** Of an inode that is gone, and open. */
+bool ecfs_fs_followed_attr (EcfsFs *self, uint64_t ino, EcfsAttr *ret_attr);
 /** Ends the looking; who waits is called. */
 void ecfs_fs_follow_stop (EcfsFsFollow *self);
 /** After stop (), when no operation is under way. */

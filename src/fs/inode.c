@@ -39,6 +39,7 @@ void ecfs_fs_clear (EcfsFs *self)
         EcfsHandle *handle = key;
         if (handle->staged != NULL)
             ecfs_staged_release (handle->staged);
+        ecfs_content_unref (handle->followed);
         g_free (handle);
     }
     g_hash_table_destroy (self->handles);
@@ -253,6 +254,7 @@ void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle)
     bool gone = retire_locked (self, handle->inode);
     ecfs_mutex_unlock (&self->lock);
     ecfs_content_unref (content); /* the stripes that it pins may be replaced ones */
+    ecfs_content_unref (handle->followed);
     g_free (handle);
     if (gone)
         drop (self, ino);

@@ -81,6 +81,8 @@ static void op_getattr (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
     g_autoptr (GError) error = NULL;
     if (ecfs_catalog_getattr (ecfs_fs_of (req)->catalog, ino, &attr, &error))
         reply_attr (req, moment, &attr);
+    else if (ecfs_errno (error) == ENOENT && ecfs_fs_followed_attr (ecfs_fs_of (req), ino, &attr))
+        reply_attr (req, moment, &attr);
     else
         ecfs_fs_reply_error (req, ino, "stat", error);
 }

@@ -73,6 +73,8 @@ static bool open_old (Takeover *self, GError **error)
     self->reading = ecfs_open (self->directory, 0, error);
     if (self->reading == NULL)
         return ecfs_prefix (error, "take the archive over into a new directory, with --endpoint for each endpoint");
+    if (!ecfs_archive_check_writable (self->reading->archive, error)) /* it was never the archive's own */
+        return false;
     if (!ecfs_archive_is_held (self->directory) && !check_old (self, error))
         return false;
     self->archive = ecfs_archive_open (self->directory, 0, error); /* EBUSY where it is mounted */

@@ -1,4 +1,5 @@
 """Mounts that follow what another machine writes, from the endpoints alone."""
+import collections
 import contextlib
 import json
 import os
@@ -92,6 +93,19 @@ def test_a_directory_that_is_for_writing_does_not_follow(place, written):
     (place.path / "there").mkdir()
     done = lab.ecfs("mount", "--follow", written.path, place.path / "there", check=False)
     assert done.returncode == 1 and "recover --read-only" in done.stderr
+
+
+def test_a_directory_that_was_not_finished_is_made_again(place, written):
+    """What a mount leaves that is killed while it makes one; and it is none to take the archive over with."""
+    half = place.path / f"follower-{Follower.count + 1}"
+    half.mkdir()
+    (half / "recovering").write_text("")
+    (half / "catalog.sqlite").write_bytes(b"half")
+    follower = Follower(place, written.endpoints)
+    assert follower.archive.path == half
+    follower.mount.umount()
+    done = lab.ecfs("takeover", half, "--yes", check=False)
+    assert done.returncode != 0 and "in another place" in done.stderr
 
 
 def test_two_mounts_do_not_follow_with_one_directory(place, written):
@@ -312,3 +326,48 @@ def test_stripes_that_go_under_a_reader_are_found_elsewhere(place, written):
                 file.seek(0)
                 assert file.read(1 << 20) == expected
     assert not re.search(r"\bread\b.*(EIO|Input/output)", follower.mount.text())
+
+
+def test_a_file_that_is_open_is_read_as_it_was_opened(place, written):
+    writer = place.mount(written)
+    for name in ("removed", "replaced", "overwritten"):
+        (writer.path / name).write_bytes(name.encode() * 30_000)
+    written.await_stored()
+    follower = Follower(place, written.endpoints)
+    with contextlib.ExitStack() as stack:
+        files = {name: stack.enter_context(open(follower.path / name, "rb", buffering=0))
+                 for name in ("removed", "replaced", "overwritten")}
+        (writer.path / "removed").unlink()
+        (writer.path / "new").write_bytes(b"new")
+        (writer.path / "new").rename(writer.path / "replaced")
+        (writer.path / "overwritten").write_bytes(b"short")
+        written.await_stored()
+        await_tree(tree(writer.path), follower)
+        for name, file in files.items():
+            assert file.read(1 << 20) == name.encode() * 30_000 and os.fstat(file.fileno()).st_mode
+
+
+def test_a_reader_gets_one_version_or_another(place, written):
+    """Whatever size the kernel believes a file to have: nothing is cut to it, or filled up with zeros."""
+    writer = place.mount(written)
+    versions = {b"A" * 200_000, b"B" * 70}
+    (writer.path / "file").write_bytes(b"B" * 70)
+    written.await_stored()
+    follower = Follower(place, written.endpoints)
+    over, seen = threading.Event(), collections.Counter()
+
+    def read():
+        while not over.is_set():
+            with open(follower.path / "file", "rb", buffering=0) as file:
+                seen[b"".join(iter(lambda: file.read(1 << 16), b""))] += 1
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(6):
+        for content in versions:
+            (writer.path / "file").write_bytes(content)
+            written.await_stored()
+            time.sleep(0.5)
+    over.set()
+    reader.join()
+    assert set(seen) == versions, {content[:20]: len(content) for content in seen}

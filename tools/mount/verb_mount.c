@@ -28,7 +28,8 @@ static bool make_follower (const Verb *verb, const char *directory, char **endpo
                                .names_only = true,
                                .tell = tell,
                                .user = (void *) verb};
-    if (endpoints == NULL || g_file_test (directory, G_FILE_TEST_EXISTS))
+    g_autofree char *config = g_build_filename (directory, "ecfs.conf", NULL);
+    if (endpoints == NULL || g_file_test (config, G_FILE_TEST_EXISTS))
         return true;
     g_autofree char *report = ecfs_recover (directory, &what, error);
     return report != NULL;
