@@ -80,8 +80,8 @@ bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **e
 bool ecfs_restore_seed (EcfsRestore *self, const EcfsEndpointRow *row, GError **error);
 /** The catalog was moved, and is open as @catalog now, as it was. */
 void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog);
-/** Forgets what was to be deleted, and which files lost their content when: that is for who writes the archive, or takes
- * it over. */
+/** Forgets what was to be deleted, and which files lost their content when: that is for who writes the archive, or
+ * takes it over. */
 bool ecfs_restore_forget_deletions (EcfsRestore *self, GError **error);
 
 /** The row of an endpoint with the name that it has from now on; made when it is not known. What has the name already

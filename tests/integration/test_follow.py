@@ -1,6 +1,7 @@
 """Mounts that follow what another machine writes, from the endpoints alone."""
 import collections
 import contextlib
+import errno
 import json
 import os
 import re
@@ -172,7 +173,9 @@ class Checker(threading.Thread):
             try:
                 self.look()
             except (OSError, ValueError, AssertionError) as error:
-                self.problems.append(repr(error))
+                # Replaced while the kernel looked it up, and again while it looked it up once more.
+                if not isinstance(error, OSError) or error.errno != errno.ESTALE:
+                    self.problems.append(repr(error))
 
     def look(self):
         began, numbers = time.monotonic(), self.numbers
