@@ -711,11 +711,16 @@ void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog)
     self->catalog = catalog;
 }
 
+static bool delete_deletions (EcfsCatalog *catalog, GError **error)
+{
+    catalog->counters.totals.n_deletions = 0;
+    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0));
+}
+
 bool ecfs_restore_forget_deletions (EcfsRestore *self, GError **error)
 {
     g_hash_table_remove_all (self->emptied);
-    self->catalog->counters.totals.n_deletions = 0;
-    return CHANGE (self->catalog, error, EXEC (self->catalog, DELETION_DELETE_ALL, error, INT (0)));
+    return CHANGE (self->catalog, error, delete_deletions (self->catalog, error));
 }
 
 /* Ending */
@@ -783,9 +788,8 @@ uint64_t ecfs_restore_emptied (const EcfsRestore *self, uint64_t ino)
 /* What was to be deleted stays: an orphan, which only fsck --prune removes. */
 static bool forget_deletions (EcfsCatalog *catalog, GError **error)
 {
-    catalog->counters.totals.n_deletions = 0;
     /* Journals do not tell what nobody has of a pack any more, nor since when there is what an object has. */
-    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0)) && EXEC (catalog, OBJECTS_SET_DEAD, error) &&
+    return delete_deletions (catalog, error) && EXEC (catalog, OBJECTS_SET_DEAD, error) &&
            EXEC (catalog, OBJECTS_SINCE_EVER, error);
 }
 
