@@ -335,7 +335,7 @@ def test_verbs_that_change_something_fail_on_a_fenced_copy(place, filled):
     assert not wrong
 
 
-@pytest.mark.parametrize("mounted", [True, False])
+@pytest.mark.parametrize("mounted", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_endpoints_that_were_put_back_are_named_until_all_stripes_were_looked_at(place, filled, mounted):
     """The mount closes the gap of their journal, and what else they lack it does not know."""
     put_back = [filled["amber"], filled["birch"]]
