@@ -73,16 +73,6 @@ void ecfs_restore_free (EcfsRestore *self)
     g_free (self);
 }
 
-static bool refuse (GError **error, const char *what)
-{
-    return ecfs_fail (error, EBADMSG, "%s", what);
-}
-
-static char *text_of (EcfsJournalBytes bytes)
-{
-    return g_strndup ((const char *) bytes.bytes, bytes.size);
-}
-
 /* Inodes and names */
 
 /* 1: it is there; 0; -1: @error. Most are above all that are there. */
@@ -107,9 +97,9 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
     Inode inode, old;
     const EcfsAttr *attr = &item->attr;
     if (attr->ino == 0 || attr->ino >= INT64_MAX || (attr->mode & ~(uint32_t) (S_IFMT | 07777)) != 0)
-        return refuse (error, "an inode's number or mode is impossible");
+        return ecfs_restore_refuse (error, "an inode's number or mode is impossible");
     if (attr->ino == ECFS_ROOT_INO && attr->nlink == 0)
-        return refuse (error, "the root is removed");
+        return ecfs_restore_refuse (error, "the root is removed");
     inode = (Inode){.attr = *attr, .committed_size = attr->size, .has_code = item->code.size > 0};
     memcpy (inode.code, item->code.bytes, MIN (item->code.size, ECFS_CODE_MAX));
     int found = find_inode (self, attr->ino, &old, error);
@@ -123,7 +113,7 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
         return false;
     forget_read (self);
     if ((old.attr.mode & S_IFMT) != (attr->mode & S_IFMT))
-        return refuse (error, "an inode changes its type");
+        return ecfs_restore_refuse (error, "an inode changes its type");
     inode.attr.data_bytes = old.attr.data_bytes;
     if (attr->size == 0 && old.committed_size > 0)
         note_emptied (self, attr->ino);
@@ -146,7 +136,7 @@ static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GErro
     if (!ecfs_inode_get (self->catalog, item->attr.ino, &inode, error))
         return false;
     if (item->attr.ino == ECFS_ROOT_INO && item->attr.nlink == 0)
-        return refuse (error, "the root is removed");
+        return ecfs_restore_refuse (error, "the root is removed");
     if (inode.attr.nlink > 0 && item->attr.nlink == 0 && !give_up_intents (self, item->attr.ino, INT64_MAX, error))
         return false;
     inode.attr.nlink = item->attr.nlink;
@@ -170,16 +160,16 @@ static bool restore_name (EcfsRestore *self, const EcfsJournalItem *item, GError
 {
     EcfsCatalog *catalog = self->catalog;
     uint64_t ino = item->attr.ino;
-    g_autofree char *name = text_of (item->name);
+    g_autofree char *name = ecfs_restore_text (item->name);
     if (!ecfs_name_check (name, error) || !check_directory (self, item->parent, error))
         return false;
     if (item->type == ECFS_JOURNAL_NAME_REMOVED)
         return EXEC (catalog, ENTRY_DELETE, error, INT (item->parent), NAME (name));
     if (ino == ECFS_ROOT_INO)
-        return refuse (error, "a name is of the root");
+        return ecfs_restore_refuse (error, "a name is of the root");
     return EXEC (catalog, ENTRY_PUT, error, INT (item->parent), NAME (name), INT (catalog->counters.next_position++),
                  INT (ino)) &&
-           (ecfs_changes (catalog) == 1 || refuse (error, "a name is of an inode that does not exist"));
+           (ecfs_changes (catalog) == 1 || ecfs_restore_refuse (error, "a name is of an inode that does not exist"));
 }
 
 static bool restore_xattr (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
@@ -199,7 +189,8 @@ static bool restore_xattr (EcfsRestore *self, const EcfsJournalItem *item, GErro
 static bool endpoint_row (EcfsCatalog *catalog, const EcfsUuid *uuid, int64_t *ret_id, GError **error)
 {
     int found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, ret_id, error, UUID (uuid));
-    return found == 1 || (found == 0 && refuse (error, "a stripe is at an endpoint that no record mentions"));
+    return found == 1 ||
+           (found == 0 && ecfs_restore_refuse (error, "a stripe is at an endpoint that no record mentions"));
 }
 
 static bool stripe_of (EcfsCatalog *catalog, const EcfsJournalStripe *told, EcfsStripeRow *ret_stripe, GError **error)
@@ -231,7 +222,7 @@ static bool restore_object (EcfsRestore *self, const EcfsJournalItem *item, GErr
     object->uuid = item->uuid;
     object->epoch = item->epoch;
     object->sequence = item->sequence;
-    object->code = text_of (item->code);
+    object->code = ecfs_restore_text (item->code);
     object->size = item->object_size;
     object->segment_bytes = item->segment_bytes;
     object->block_bytes = item->block_bytes;
@@ -253,7 +244,7 @@ static bool restore_object (EcfsRestore *self, const EcfsJournalItem *item, GErr
     if (old == NULL)
         return item->sequence <= INT64_MAX && ecfs_object_insert (catalog, object, &id, error);
     if (!ecfs_seal_equal (&old->seal, &object->seal))
-        return refuse (error, "an object that is stored is under another key");
+        return ecfs_restore_refuse (error, "an object that is stored is under another key");
     return forget_object (catalog, old, object, error) && ecfs_object_renew (catalog, old, object, error);
 }
 
@@ -262,9 +253,9 @@ static bool restore_log_end (EcfsRestore *self, const EcfsJournalItem *item, GEr
     int found;
     g_autoptr (EcfsObjectRow) log = ecfs_object_find (self->catalog, &item->uuid, &found, error);
     if (log == NULL)
-        return found == 0 && refuse (error, "what ends is a log that no record mentions");
+        return found == 0 && ecfs_restore_refuse (error, "what ends is a log that no record mentions");
     if (log->kind != ECFS_OBJECT_LOG)
-        return refuse (error, "what ends is no log");
+        return ecfs_restore_refuse (error, "what ends is no log");
     return ecfs_log_set_end (self->catalog, log, item->object_size, error);
 }
 
@@ -280,7 +271,7 @@ static bool restore_stripe (EcfsRestore *self, const EcfsJournalItem *item, GErr
         return ecfs_deletion_queue (catalog, &item->uuid, &stripe, ECFS_DELETION_REMOVED, error);
     g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, &item->uuid, &found, error);
     if (object == NULL)
-        return found == 0 && refuse (error, "a stripe is of an object that no record mentions");
+        return found == 0 && ecfs_restore_refuse (error, "a stripe is of an object that no record mentions");
     return ecfs_stripe_check (&stripe, error) &&
            ecfs_stripe_swap (catalog, object, &stripe, ecfs_stripe_at (object, stripe.index), error);
 }
@@ -294,7 +285,7 @@ static const EcfsObjectRow *object_of (EcfsRestore *self, const EcfsUuid *uuid, 
     g_clear_pointer (&self->named, ecfs_object_row_free);
     self->named = ecfs_object_find (self->catalog, uuid, &found, error);
     if (found == 0)
-        told (refuse (error, "an extent is of an object that no record mentions"));
+        told (ecfs_restore_refuse (error, "an extent is of an object that no record mentions"));
     return self->named;
 }
 
@@ -315,10 +306,10 @@ static bool insert_extents (EcfsRestore *self, const EcfsJournalItem *item, Fill
         if (object == NULL)
             return false;
         if (told.object_offset > object->size || told.length > object->size - told.object_offset)
-            return refuse (error, "an extent is not within its object");
+            return ecfs_restore_refuse (error, "an extent is not within its object");
         if (told.length == 0 || told.offset < end || told.offset > INT64_MAX || told.length > INT64_MAX - told.offset ||
             told.object_offset > INT64_MAX - told.length)
-            return refuse (error, "an extent is impossible");
+            return ecfs_restore_refuse (error, "an extent is impossible");
         const EcfsExtent extent = {
             .offset = told.offset, .length = told.length, .object = object->id, .object_offset = told.object_offset};
         end = told.offset + told.length;
@@ -357,7 +348,7 @@ static bool restore_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
     uint64_t ino = item->attr.ino;
     Filled filled;
     if (ino > INT64_MAX)
-        return refuse (error, "an inode's number is impossible");
+        return ecfs_restore_refuse (error, "an inode's number is impossible");
     bool is_new = g_hash_table_contains (self->fresh, &ino);
     set_fresh (self, ino, false);
     if (item->n_parts == 0)
@@ -375,7 +366,7 @@ static bool restore_drop (EcfsRestore *self, const EcfsJournalItem *item, GError
     if (!ecfs_inode_get (self->catalog, ino, &inode, error))
         return false;
     if (inode.attr.nlink > 0)
-        return refuse (error, "an inode that has names is removed");
+        return ecfs_restore_refuse (error, "an inode that has names is removed");
     set_fresh (self, ino, false);
     return give_up_intents (self, ino, INT64_MAX, error) && ecfs_inode_drop (self->catalog, ino, error);
 }
@@ -393,73 +384,14 @@ static bool restore_intent (EcfsRestore *self, const EcfsJournalItem *item, uint
 
 /* The rest */
 
-/* A name that no other endpoint has. */
-static char *free_name (EcfsCatalog *catalog, const char *wanted, int64_t id)
-{
-    int64_t other;
-    g_autofree char *name = g_strdup (wanted);
-    for (unsigned i = 2; QUERY_NUMBER (catalog, ENDPOINT_NAMED, &other, NULL, TEXT (name)) == 1 && other != id; i++) {
-        g_free (name);
-        name = g_strdup_printf ("%s-%u", wanted, i);
-    }
-    return g_steal_pointer (&name);
-}
-
-static bool put_endpoint (EcfsCatalog *catalog, const EcfsUuid *uuid, const char *name, EcfsEndpointState state,
-                          int64_t *ret_id, GError **error)
-{
-    int found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, ret_id, error, UUID (uuid));
-    if (found < 0)
-        return false;
-    g_autofree char *own = free_name (catalog, name, found == 1 ? *ret_id : 0);
-    ecfs_journal_put_endpoint (catalog->record, uuid, state, own);
-    if (found == 0) {
-        if (!EXEC (catalog, ENDPOINT_INSERT, error, UUID (uuid), TEXT (own), INT (state)))
-            return false;
-        *ret_id = ecfs_inserted (catalog);
-        return true;
-    }
-    return EXEC (catalog, ENDPOINT_RENAME, error, INT (*ret_id), TEXT (own)) &&
-           EXEC (catalog, ENDPOINT_SET_STATE, error, INT (*ret_id), INT (state));
-}
-
-static bool restore_endpoint (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
-{
-    int64_t id;
-    g_autofree char *name = text_of (item->name);
-    bool possible = item->state <= ECFS_ENDPOINT_FAILED || item->state == ECFS_ENDPOINT_DISTRUSTED;
-    if (!possible || !g_utf8_validate (name, -1, NULL))
-        return refuse (error, "an endpoint's name or state is impossible");
-    return put_endpoint (self->catalog, &item->uuid, name, (EcfsEndpointState) item->state, &id, error);
-}
-
-static bool restore_removed (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
-{
-    int64_t id;
-    g_autofree char *name = text_of (item->name);
-    EcfsCatalog *catalog = self->catalog;
-    if (!g_utf8_validate (name, -1, NULL))
-        return refuse (error, "an endpoint's name is impossible");
-    int found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, &id, error, UUID (&item->uuid));
-    if (found == 0 && EXEC (catalog, ENDPOINT_INSERT, error, UUID (&item->uuid), TEXT (name), INT (0))) {
-        id = ecfs_inserted (catalog);
-        found = 1;
-    }
-    if (found != 1)
-        return false;
-    g_autofree char *own = free_name (catalog, name, id);
-    ecfs_journal_put_endpoint_removed (catalog->record, &item->uuid, own);
-    return ecfs_endpoint_row_retire (catalog, id, own, error);
-}
-
 static bool restore_text (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
     if (item->type == ECFS_JOURNAL_SETTING) {
-        g_autofree char *key = text_of (item->name), *value = text_of (item->value);
+        g_autofree char *key = ecfs_restore_text (item->name), *value = ecfs_restore_text (item->value);
         return EXEC (catalog, SETTING_SET, error, TEXT (key), TEXT (value));
     }
-    g_autofree char *code = text_of (item->code);
+    g_autofree char *code = ecfs_restore_text (item->code);
     autoquery *known = QUERY (catalog, CODE_GET, error, TEXT (code));
     int found = ecfs_query_step (catalog, known, error);
     return found == 1 ||
@@ -524,9 +456,9 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
     case ECFS_JOURNAL_ABORT:
         return EXEC (catalog, INTENT_DELETE_OBJECT, error, UUID (&item->uuid));
     case ECFS_JOURNAL_ENDPOINT:
-        return restore_endpoint (self, item, error);
+        return ecfs_restore_endpoint_item (self, item, error);
     case ECFS_JOURNAL_REMOVED:
-        return restore_removed (self, item, error);
+        return ecfs_restore_removed_item (self, item, error);
     case ECFS_JOURNAL_NEXT_INO:
         catalog->counters.next_ino = MAX (catalog->counters.next_ino, MIN (item->attr.ino, INT64_MAX));
         return true;
@@ -536,7 +468,7 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
     case ECFS_JOURNAL_OBJECT_KIND:
         return item->state <= ECFS_OBJECT_PACK
                    ? EXEC (catalog, OBJECT_SET_KIND, error, UUID (&item->uuid), INT (item->state))
-                   : refuse (error, "an object's kind is impossible");
+                   : ecfs_restore_refuse (error, "an object's kind is impossible");
     case ECFS_JOURNAL_LOG_END:
         return restore_log_end (self, item, error);
     case ECFS_JOURNAL_PACKED:
@@ -561,7 +493,7 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
 static bool fits_seal (const EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
     bool is_next = item->type == ECFS_JOURNAL_OBJECT && ecfs_uuid_equal (&item->uuid, &self->sealed);
-    return self->seal.kind == ECFS_SEAL_NONE || is_next || refuse (error, "a key is of no object");
+    return self->seal.kind == ECFS_SEAL_NONE || is_next || ecfs_restore_refuse (error, "a key is of no object");
 }
 
 static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError **error)
@@ -576,8 +508,8 @@ static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError
             return false;
     g_byte_array_set_size (self->catalog->record, 0); /* what was restored is in the journal already */
     if (result == 0 && self->seal.kind != ECFS_SEAL_NONE)
-        return refuse (error, "a key is of no object");
-    return result == 0 || refuse (error, result == -ENOTSUP ? "a later ecfs wrote it" : "it is damaged");
+        return ecfs_restore_refuse (error, "a key is of no object");
+    return result == 0 || ecfs_restore_refuse (error, result == -ENOTSUP ? "a later ecfs wrote it" : "it is damaged");
 }
 
 /* The record alone: what fails is undone and nothing else. */
@@ -666,44 +598,6 @@ bool ecfs_restore_was_open (EcfsRestore *self, const EcfsUuid *object, bool *ret
     int found = READ (self->catalog, QUERY_NUMBER (self->catalog, INTENT_HAS, &one, error, UUID (object)));
     *ret_open = found == 1;
     return found >= 0;
-}
-
-static bool put_named (EcfsCatalog *catalog, const EcfsUuid *uuid, const char *name, int64_t *ret_id,
-                       EcfsEndpointState *ret_state, GError **error)
-{
-    int64_t other;
-    int found = QUERY_NUMBER (catalog, ENDPOINT_NAMED, &other, error, TEXT (name));
-    if (found < 0)
-        return false;
-    if (found == 1) {
-        EcfsUuid theirs;
-        g_autofree char *away = g_strconcat (name, "-before", NULL);
-        g_autofree char *free = free_name (catalog, away, 0);
-        if (!ecfs_endpoint_uuid (catalog, other, &theirs, error) ||
-            (!ecfs_uuid_equal (&theirs, uuid) && !EXEC (catalog, ENDPOINT_RENAME, error, INT (other), TEXT (free))))
-            return false;
-    }
-    int64_t id, state;
-    found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, &id, error, UUID (uuid));
-    if (found < 0 || (found == 1 && QUERY_NUMBER (catalog, ENDPOINT_STATE, &state, error, INT (id)) != 1))
-        return false;
-    /* Somebody has decided these; one that is given again is neither given up nor in the middle of being emptied. */
-    bool keeps = found == 1 && (state == ECFS_ENDPOINT_READONLY || state == ECFS_ENDPOINT_DISTRUSTED);
-    *ret_state = keeps ? (EcfsEndpointState) state : ECFS_ENDPOINT_ACTIVE;
-    return put_endpoint (catalog, uuid, name, *ret_state, ret_id, error);
-}
-
-bool ecfs_restore_endpoint (EcfsRestore *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id,
-                            EcfsEndpointState *ret_state, GError **error)
-{
-    return CHANGE (self->catalog, error, put_named (self->catalog, uuid, name, ret_id, ret_state, error));
-}
-
-bool ecfs_restore_seed (EcfsRestore *self, const EcfsEndpointRow *row, GError **error)
-{
-    return CHANGE (self->catalog, error,
-                   EXEC (self->catalog, ENDPOINT_SEED, error, INT (row->id), UUID (&row->uuid), TEXT (row->name),
-                         INT (row->state)));
 }
 
 void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog)

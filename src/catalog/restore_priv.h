@@ -22,4 +22,19 @@ struct EcfsRestore {
     uint8_t sum[ECFS_JOURNAL_SUM_BYTES]; /* … and is this */
 };
 
+/* A record makes no sense. */
+static inline bool ecfs_restore_refuse (GError **error, const char *what)
+{
+    return ecfs_fail (error, EBADMSG, "%s", what);
+}
+
+static inline char *ecfs_restore_text (EcfsJournalBytes bytes)
+{
+    return g_strndup ((const char *) bytes.bytes, bytes.size);
+}
+
+/* restore_endpoints.c */
+bool ecfs_restore_endpoint_item (EcfsRestore *self, const EcfsJournalItem *item, GError **error);
+bool ecfs_restore_removed_item (EcfsRestore *self, const EcfsJournalItem *item, GError **error);
+
 #endif

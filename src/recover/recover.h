@@ -42,7 +42,7 @@ typedef struct EcfsRecover {
     bool force; /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
     /* Whether to go on although @text; NULL: no. */
     bool (*ask) (void *user, const char *text);
-    /* One sentence that the user should know. */
+    /* One sentence that the user should know; NULL: it is for those who debug. */
     void (*tell) (void *user, const char *text);
     /* Now and then; false: ECANCELED. May be NULL. */
     bool (*tick) (void *user, const char *phase, uint64_t n_done, uint64_t n_all);

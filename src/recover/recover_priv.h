@@ -10,8 +10,9 @@
 #include "object/format.h"
 #include "recover/recover.h"
 
-#define ECFS_RECOVER_TOLD_MOST    20   /* messages of one kind */
-#define ECFS_RECOVER_STRIPES_MOST 1024 /* of one object that are looked at: none has more in earnest */
+#define ECFS_RECOVER_TOLD_MOST    20    /* messages of one kind */
+#define ECFS_RECOVER_APPLIED_MOST 10000 /* records that are remembered for who looks */
+#define ECFS_RECOVER_STRIPES_MOST 1024  /* of one object that are looked at: none has more in earnest */
 
 typedef struct EcfsRecoverPlace {
     const char *name;
@@ -92,7 +93,7 @@ typedef struct EcfsRecovering {
     const GArray *pieces; /* the stripes that are there, while strays are put */
     GPtrArray *seeds;     /* of EcfsEndpointRow that the catalog begins with; NULL: it is not followed; owned */
     unsigned n_behind;    /* looks at the journal that found later changes, and not the next */
-    GPtrArray *applied;   /* of EcfsJournalRow, copies: what was applied since somebody looked; NULL: nobody does */
+    GPtrArray *applied;   /* of EcfsJournalRow: the first that were applied since somebody looked; NULL: nobody does */
 } EcfsRecovering;
 
 /* What stripes of an object tell of a file. */
@@ -139,7 +140,9 @@ typedef struct EcfsRecoverTold {
     bool good;
 } EcfsRecoverTold;
 
-/** Tells the user. */
+/** Tells the user at once. */
+void ecfs_recover_say (const EcfsRecovering *self, const char *text);
+/** Tells the user, once it is certain that it counts. */
 void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...) G_GNUC_PRINTF (2, 3);
 bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error);
 
@@ -148,6 +151,10 @@ GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64
 
 /** Opens the endpoints, takes the keys and judges whose word counts: what comes before a catalog can be made. */
 bool ecfs_recover_begin (EcfsRecovering *self, GError **error);
+/** Opens those that are configured, reads their markers, and leaves out what is another archive's. */
+bool ecfs_recover_open_places (EcfsRecovering *self, GError **error);
+/** Ends all that is asked of them, and frees them with what was read there of keys. */
+void ecfs_recover_close_places (EcfsRecovering *self);
 /** Opens one more, whose marker is to be read yet. */
 bool ecfs_recover_open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, GError **error);
 /** Makes the catalog @path; it is open then, and so are the endpoints. */

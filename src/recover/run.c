@@ -7,6 +7,14 @@
 
 #define FILE_MAX ((uint64_t) 2 * ECFS_JOURNAL_FILE_MAX + 4096)
 
+void ecfs_recover_say (const EcfsRecovering *self, const char *text)
+{
+    if (self->what->tell != NULL)
+        self->what->tell (self->what->user, text);
+    else
+        g_info ("%s", text);
+}
+
 void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
 {
     va_list arguments;
@@ -17,7 +25,7 @@ void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
         g_ptr_array_add (self->pending, text);
         return;
     }
-    self->what->tell (self->what->user, text);
+    ecfs_recover_say (self, text);
     g_free (text);
 }
 

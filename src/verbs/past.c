@@ -56,12 +56,6 @@ static void remove_left (const char *archive)
     }
 }
 
-static void keep_quiet (void *user, const char *text)
-{
-    (void) user;
-    g_info ("%s", text);
-}
-
 static char *make_directory (const char *archive, GError **error)
 {
     g_autofree char *name = g_strdup_printf (PREFIX "%d-XXXXXX", (int) getpid ());
@@ -129,8 +123,7 @@ static bool fill (const char *directory, const char *archive_dir, const char *mo
                               .at_sequence = at_sequence,
                               .watch = watch,
                               .read_only = true,
-                              .without_silent = true,
-                              .tell = keep_quiet};
+                              .without_silent = true};
     EcfsRecovered recovered;
     bool made = ecfs_archive_recover (&what, &recovered, error);
     if (made && recovered.is_older)

@@ -71,12 +71,6 @@ static JsonObject *facts_of (const EcfsRecovered *recovered)
     return object;
 }
 
-static void tell_nobody (void *user, const char *text)
-{
-    (void) user;
-    (void) text;
-}
-
 char *ecfs_recover_as (const char *directory, const EcfsRecovery *what, const EcfsRecover *base, GError **error)
 {
     int64_t at_ns = 0;
@@ -94,7 +88,7 @@ char *ecfs_recover_as (const char *directory, const EcfsRecovery *what, const Ec
     order.names_only = what->read_only && what->names_only;
     order.force = what->force;
     order.ask = what->ask;
-    order.tell = what->tell != NULL ? what->tell : tell_nobody;
+    order.tell = what->tell;
     order.tick = what->progress;
     order.user = what->user;
     EcfsRecovered recovered;
