@@ -725,3 +725,15 @@ bool ecfs_journal_previous (const uint8_t *record, size_t size, uint8_t ret_sum[
         memcpy (ret_sum, item.sum, sizeof item.sum);
     return found == 1;
 }
+
+void ecfs_journal_each_item (const GPtrArray *rows, void (*each) (void *user, const EcfsJournalItem *item), void *user)
+{
+    for (guint i = 0; i < rows->len; i++) {
+        EcfsCursor cursor;
+        EcfsJournalItem item;
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        if (ecfs_journal_open (&cursor, row->record->data, row->record->len) == 0)
+            while (ecfs_journal_next (&cursor, &item) == 1)
+                each (user, &item);
+    }
+}

@@ -165,6 +165,9 @@ int ecfs_journal_open (EcfsCursor *ret_cursor, const uint8_t *record, size_t siz
 /** The next item. Returns 1, 0 at the end, -EBADMSG, or -ENOTSUP for a type that must not be skipped. */
 int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item);
 
+/** Calls @each with the items of records (EcfsJournalRow) that can be read, in order. */
+void ecfs_journal_each_item (const GPtrArray *rows, void (*each) (void *user, const EcfsJournalItem *item), void *user);
+
 /** Part @i (< n_parts) of an item. */
 EcfsJournalStripe ecfs_journal_stripe (const EcfsJournalItem *item, size_t i);
 EcfsJournalExtent ecfs_journal_extent (const EcfsJournalItem *item, size_t i);

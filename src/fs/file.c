@@ -30,19 +30,6 @@ static void forget_content (EcfsFs *self, uint64_t ino)
     ecfs_content_unref (content);
 }
 
-void ecfs_fs_forget_known (EcfsFs *self, uint64_t ino)
-{
-    EcfsContent *content = NULL;
-    ecfs_mutex_lock (&self->lock);
-    EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
-    if (inode != NULL) {
-        content = g_steal_pointer (&inode->content);
-        inode->content_epoch++;
-    }
-    ecfs_mutex_unlock (&self->lock);
-    ecfs_content_unref (content);
-}
-
 /* Takes the kept content, or says with which epoch a newly opened one may be kept. */
 static EcfsContent *kept_content (EcfsFs *self, uint64_t ino, unsigned *ret_epoch)
 {
@@ -65,9 +52,14 @@ static void keep_content (EcfsFs *self, uint64_t ino, EcfsContent *content, unsi
 
 /* The staged file to read from, for ecfs_staged_read_end (); or NULL and committed content in *ret_content (or an
  * error). */
-static EcfsStaged *source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error)
+static EcfsStaged *source (EcfsFs *self, uint64_t ino, const struct fuse_file_info *fi, EcfsContent **ret_content,
+                           GError **error)
 {
     unsigned epoch;
+    if (self->follow != NULL) {
+        *ret_content = ecfs_fs_followed (self, ecfs_handle_of (fi), false, error);
+        return NULL;
+    }
     /* In this order: content that is kept under the epoch was committed while nothing was staged after it began. */
     EcfsContent *content = kept_content (self, ino, &epoch);
     while (content != NULL && !ecfs_content_is_current (content)) {
@@ -213,8 +205,8 @@ typedef struct Request {
     uint64_t ino;
     size_t size;
     uint64_t offset;
-    EcfsHandle *handle; /* of a mount that follows; else NULL */
-    bool is_second;     /* the first found too little of it */
+    EcfsHandle *handle;
+    bool is_second; /* the first found too little of it */
 } Request;
 
 static void read_content (const Request *wanted, EcfsContent *content);
@@ -260,12 +252,7 @@ static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 {
     EcfsContent *content = NULL;
     g_autoptr (GError) error = NULL;
-    EcfsHandle *handle = ecfs_fs_of (req)->follow == NULL ? NULL : ecfs_handle_of (fi);
-    EcfsStaged *staged = NULL;
-    if (handle != NULL)
-        content = ecfs_fs_followed (ecfs_fs_of (req), handle, false, &error);
-    else
-        staged = source (ecfs_fs_of (req), ino, &content, &error);
+    EcfsStaged *staged = source (ecfs_fs_of (req), ino, fi, &content, &error);
     if (staged != NULL) {
         struct fuse_bufvec data = FUSE_BUFVEC_INIT (size);
         data.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
@@ -274,7 +261,8 @@ static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
         fuse_reply_data (req, &data, 0);
         ecfs_staged_read_end (staged);
     } else if (content != NULL) {
-        const Request request = {.req = req, .ino = ino, .size = size, .offset = (uint64_t) offset, .handle = handle};
+        const Request request = {
+            .req = req, .ino = ino, .size = size, .offset = (uint64_t) offset, .handle = ecfs_handle_of (fi)};
         read_content (&request, content);
         ecfs_content_unref (content);
     } else {
@@ -309,7 +297,7 @@ static void op_lseek (fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, 
         fuse_reply_err (req, EINVAL);
         return;
     }
-    EcfsStaged *staged = source (ecfs_fs_of (req), ino, &content, &error);
+    EcfsStaged *staged = source (ecfs_fs_of (req), ino, fi, &content, &error);
     if (staged == NULL && content == NULL) {
         ecfs_fs_reply_error (req, ino, "seek", error);
         return;

@@ -1,10 +1,10 @@
 /*
- * A mount that follows what another machine writes: a thread keeps the catalog up with the journal, and what changed is
- * forgotten here and in the kernel. The kernel is told by another thread, since it may wait for reads that wait for the
- * first; names and attributes that it is not told of are looked up again after a second, as in every mount for reading.
+ * A mount that follows what another machine writes: a thread keeps the catalog up with the journal. The kernel is told
+ * by another thread what changed, since it may wait for reads that wait for the first; names and attributes that it is
+ * not told of are looked up again after a second, as in every mount for reading.
  *
- * A read may find that stripes are gone, since what it reads was deleted or moved: it is tried again once, behind what
- * is newer by then.
+ * Each open file has the content that it was opened with. A read may find that stripes of it are gone, since it was
+ * deleted or moved: it is tried again once, behind what is newer by then.
  */
 #include "recover/follow.h"
 #include "archive/common.h"
@@ -15,8 +15,7 @@
 
 #include <json-glib/json-glib.h>
 
-#define LOOK_US   (2 * G_USEC_PER_SEC) /* between looks at the endpoints */
-#define ROWS_MOST 10000                /* of which the kernel is told; with more, all inodes that it knows are stale */
+#define LOOK_US (2 * G_USEC_PER_SEC) /* between looks at the endpoints */
 
 typedef struct Waiting {
     void (*then) (void *user);
@@ -75,19 +74,6 @@ static void tell_of_item (struct fuse_session *session, const EcfsJournalItem *i
     }
 }
 
-/* Calls @each with all items of all records. */
-static void for_items (const GPtrArray *rows, void (*each) (void *user, const EcfsJournalItem *item), void *user)
-{
-    for (guint i = 0; i < rows->len; i++) {
-        EcfsCursor cursor;
-        EcfsJournalItem item;
-        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
-        if (ecfs_journal_open (&cursor, row->record->data, row->record->len) == 0)
-            while (ecfs_journal_next (&cursor, &item) == 1)
-                each (user, &item);
-    }
-}
-
 static void tell_each (void *user, const EcfsJournalItem *item)
 {
     const EcfsFsFollow *self = user;
@@ -99,7 +85,7 @@ static void tell_kernel (void *data)
     News *news = data;
     EcfsFsFollow *self = news->follow;
     if (news->rows != NULL) {
-        for_items (news->rows, tell_each, self);
+        ecfs_journal_each_item (news->rows, tell_each, self);
         g_ptr_array_unref (news->rows);
     } else {
         guint n;
@@ -108,27 +94,6 @@ static void tell_kernel (void *data)
             (void) fuse_lowlevel_notify_inval_inode (self->session, inodes[i], 0, 0); /* likewise */
     }
     g_free (news);
-}
-
-/* Here */
-
-static void forget_each (void *user, const EcfsJournalItem *item)
-{
-    if (item->type == ECFS_JOURNAL_CONTENT || item->type == ECFS_JOURNAL_INODE)
-        ecfs_fs_forget_known (user, item->attr.ino);
-}
-
-static void forget (EcfsFsFollow *self, const GPtrArray *rows)
-{
-    ecfs_archive_stripes_changed (self->fs->archive);
-    if (rows != NULL) {
-        for_items (rows, forget_each, self->fs);
-        return;
-    }
-    guint n;
-    g_autofree uint64_t *inodes = known_inodes (self->fs, &n);
-    for (guint i = 0; i < n; i++)
-        ecfs_fs_forget_known (self->fs, inodes[i]);
 }
 
 /* For `ecfs status`; without it that says less. */
@@ -175,9 +140,7 @@ static void step (EcfsFsFollow *self)
         g_clear_pointer (&rows, g_ptr_array_unref);
         return;
     }
-    if (rows != NULL && rows->len > ROWS_MOST)
-        g_clear_pointer (&rows, g_ptr_array_unref);
-    forget (self, rows);
+    ecfs_archive_stripes_changed (self->fs->archive); /* so what is open looks where its content is */
     News *news = g_new (News, 1);
     *news = (News){.follow = self, .rows = rows};
     ecfs_workers_push (self->teller, tell_kernel, news);
@@ -225,9 +188,11 @@ bool ecfs_fs_follow_then (EcfsFsFollow *self, void (*then) (void *user), void *u
 
 /* Files that are open */
 
+/* Whoever writes may set any modification time, but not when the inode was changed. Being moved changes neither. */
 static bool is_same (const EcfsAttr *a, const EcfsAttr *b)
 {
-    return a->committed_size == b->committed_size && a->committed_mtime_ns == b->committed_mtime_ns;
+    return a->committed_size == b->committed_size && a->committed_mtime_ns == b->committed_mtime_ns &&
+           a->ctime_ns == b->ctime_ns;
 }
 
 /* What the catalog says of the content now; damage that is met there is for who writes. */

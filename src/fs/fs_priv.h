@@ -113,9 +113,6 @@ void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t 
 /** Where data or a hole (SEEK_DATA, SEEK_HOLE) begins at or after @offset; UINT64_MAX: nowhere. */
 uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, int whence);
 
-/** What the kernel knows of the inode, if anything, is read from what the catalog says of it now. */
-void ecfs_fs_forget_known (EcfsFs *self, uint64_t ino);
-
 /* follow.c: all but begin () accept NULL. */
 typedef struct EcfsFsFollow EcfsFsFollow;
 /** Takes the archive's lock and looks at the endpoints for the first time; where that fails, it is said, and what the

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define NEXT_NAME  "catalog-next.sqlite"
-#define ROWS_MOST  100000                /* of one step that are handed out */
+#define AGAIN_US   (5 * G_USEC_PER_SEC)  /* until a catalog is made anew that could not be made */
 #define READMIT_US (20 * G_USEC_PER_SEC) /* between looks for endpoints that were left out */
 
 struct EcfsFollow {
@@ -17,14 +17,10 @@ struct EcfsFollow {
     EcfsRecovered sums;
     EcfsRecovering *reading; /* its catalog is the one at path; NULL: that is to be made anew */
     int64_t readmit_us;      /* when endpoints are looked for again */
+    GError *failure;         /* why it could not be made anew; NULL: it could, … */
+    int64_t again_us;        /* … and when that is tried again */
     EcfsFollowed state;
 };
-
-static void keep_quiet (void *user, const char *text)
-{
-    (void) user;
-    g_info ("%s", text);
-}
 
 EcfsFollow *ecfs_follow_begin (EcfsArchive *archive, GError **error)
 {
@@ -50,8 +46,7 @@ EcfsFollow *ecfs_follow_begin (EcfsArchive *archive, GError **error)
                                .keys = ecfs_archive_keys (archive),
                                .read_only = true,
                                .names_only = true,
-                               .without_silent = true,
-                               .tell = keep_quiet};
+                               .without_silent = true};
     return self;
 }
 
@@ -101,7 +96,6 @@ static bool settle (EcfsRecovering *reading, GError **error)
 {
     return ecfs_restore_forget_deletions (reading->restore, error) &&
            ecfs_restore_finish (reading->restore, reading->epoch, reading->sums->sequence, error) &&
-           ecfs_catalog_keep_setting (reading->catalog, ECFS_READ_ONLY_KEY, "yes", error) &&
            ecfs_catalog_barrier (reading->catalog, error);
 }
 
@@ -118,6 +112,13 @@ static bool take_place (EcfsFollow *self, EcfsRecovering *reading, GError **erro
     return true;
 }
 
+static bool make_next (EcfsFollow *self, EcfsRecovering *reading, GError **error)
+{
+    ecfs_recover_hear_markers (reading);
+    return ecfs_recover_make_catalog (reading, self->next_path, error) && name_endpoints (reading, error) &&
+           ecfs_catalog_keep_setting (reading->catalog, ECFS_READ_ONLY_KEY, "yes", error) && settle (reading, error);
+}
+
 /* Numbers of endpoints stay what they are: who has the catalog open remembers them. */
 static bool make_anew (EcfsFollow *self, GError **error)
 {
@@ -130,9 +131,8 @@ static bool make_anew (EcfsFollow *self, GError **error)
                                 .directory = (char *) self->what.directory,
                                 .archive = *self->what.archive};
     reading->seeds = ecfs_catalog_endpoints (ecfs_archive_catalog (self->archive), error);
-    bool made = reading->seeds != NULL && ecfs_recover_begin (reading, error) &&
-                ecfs_recover_make_catalog (reading, self->next_path, error) && name_endpoints (reading, error) &&
-                settle (reading, error) && take_place (self, reading, error);
+    bool made = reading->seeds != NULL && ecfs_recover_begin (reading, error) && make_next (self, reading, error) &&
+                take_place (self, reading, error);
     if (made && self->sums.sequence == 0)
         made = ecfs_fail (error, ENOENT, "none of the endpoints that answer has a journal");
     if (made) {
@@ -143,6 +143,19 @@ static bool make_anew (EcfsFollow *self, GError **error)
     }
     remove_next (self);
     return made;
+}
+
+/* With all connections made anew: not all the time. */
+static bool make_again (EcfsFollow *self, GError **error)
+{
+    if (self->failure == NULL || ecfs_now_us () >= self->again_us) {
+        g_clear_error (&self->failure);
+        if (make_anew (self, &self->failure))
+            return true;
+        self->again_us = ecfs_now_us () + AGAIN_US;
+    }
+    g_propagate_error (error, g_error_copy (self->failure));
+    return false;
 }
 
 /* Endpoints */
@@ -228,29 +241,29 @@ static void note_state (EcfsFollow *self)
                                  .is_sure = n_asked + reading->n_copies > reading->n_known};
 }
 
-static bool has_endpoints (const GPtrArray *rows)
+/* More was applied than is remembered. */
+static bool is_full (const EcfsRecovering *reading)
 {
-    bool found = false;
-    for (guint i = 0; i < rows->len && !found; i++) {
-        EcfsCursor cursor;
-        EcfsJournalItem item;
-        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
-        if (ecfs_journal_open (&cursor, row->record->data, row->record->len) == 0)
-            while (!found && ecfs_journal_next (&cursor, &item) == 1)
-                found = item.type == ECFS_JOURNAL_ENDPOINT || item.type == ECFS_JOURNAL_REMOVED;
-    }
-    return found;
+    return reading->applied->len == ECFS_RECOVER_APPLIED_MOST;
+}
+
+static void find_endpoint (void *user, const EcfsJournalItem *item)
+{
+    bool *found = user;
+    *found = *found || item->type == ECFS_JOURNAL_ENDPOINT || item->type == ECFS_JOURNAL_REMOVED;
 }
 
 /* *ret_lost: nothing continues what was applied. */
 static bool go_on (EcfsFollow *self, bool *ret_lost, GError **error)
 {
     EcfsRecovering *reading = self->reading;
+    bool has_endpoints = false;
     reading->applied = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_journal_row_free);
     if (!look_at_places (self, error) || !ecfs_recover_go_on (reading, ret_lost, error))
         return false;
+    ecfs_journal_each_item (reading->applied, find_endpoint, &has_endpoints);
     /* What the writer calls its endpoints is not what they are called here. */
-    if (has_endpoints (reading->applied) && !name_endpoints (reading, error))
+    if ((has_endpoints || is_full (reading)) && !name_endpoints (reading, error))
         return false;
     return reading->applied->len == 0 || settle (reading, error);
 }
@@ -260,14 +273,14 @@ bool ecfs_follow_step (EcfsFollow *self, GPtrArray **ret_rows, GError **error)
     bool lost = self->reading == NULL;
     *ret_rows = NULL;
     if (self->reading != NULL) {
-        bool went = go_on (self, &lost, error);
+        bool went = go_on (self, &lost, error), full = is_full (self->reading);
         g_autoptr (GPtrArray) rows = g_steal_pointer (&self->reading->applied);
         if (!went)
             return false;
-        if (!lost && rows->len <= ROWS_MOST)
+        if (!lost && !full)
             *ret_rows = g_steal_pointer (&rows);
     }
-    if (lost && !make_anew (self, error))
+    if (lost && !make_again (self, error))
         return false;
     note_state (self);
     return true;
@@ -283,6 +296,7 @@ void ecfs_follow_end (EcfsFollow *self)
     if (self == NULL)
         return;
     end_reading (self, self->reading);
+    g_clear_error (&self->failure);
     g_free (self->path);
     g_free (self->next_path);
     g_free (self);

@@ -59,7 +59,7 @@ static bool apply_watched (EcfsRecovering *self, const GPtrArray *rows, GError *
 bool ecfs_recover_apply (EcfsRecovering *self, const GPtrArray *rows, GError **error)
 {
     uint64_t n_unfit = 0;
-    for (guint i = 0; self->applied != NULL && i < rows->len; i++)
+    for (guint i = 0; self->applied != NULL && self->applied->len < ECFS_RECOVER_APPLIED_MOST && i < rows->len; i++)
         g_ptr_array_add (self->applied, ecfs_recover_row_copy (g_ptr_array_index (rows, i)));
     if (self->what->watch != NULL)
         return apply_watched (self, rows, error);

@@ -96,6 +96,14 @@ def test_a_directory_that_is_for_writing_does_not_follow(place, written):
     assert done.returncode == 1 and "recover --read-only" in done.stderr
 
 
+def test_what_does_not_go_together_is_said(place, written):
+    (place.path / "there").mkdir()
+    for words, said in ((["--follow"], "name the archive's endpoints"), (["--follow", "--at", "1h"], "choose one"),
+                        (["--endpoint", written.endpoints[0].endpoint()], "is for --follow")):
+        done = lab.ecfs("mount", *words, place.path / "none", place.path / "there", check=False)
+        assert done.returncode == 2 and said in done.stderr
+
+
 def test_a_directory_that_was_not_finished_is_made_again(place, written):
     """What a mount leaves that is killed while it makes one; and it is none to take the archive over with."""
     half = place.path / f"follower-{Follower.count + 1}"

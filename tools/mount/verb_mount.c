@@ -29,10 +29,23 @@ static bool make_follower (const Verb *verb, const char *directory, char **endpo
                                .tell = tell,
                                .user = (void *) verb};
     g_autofree char *config = g_build_filename (directory, "ecfs.conf", NULL);
-    if (endpoints == NULL || g_file_test (config, G_FILE_TEST_EXISTS))
+    if (g_file_test (config, G_FILE_TEST_EXISTS))
         return true;
     g_autofree char *report = ecfs_recover (directory, &what, error);
     return report != NULL;
+}
+
+/* What goes with what; NULL: it does. */
+static const char *find_conflict (const EcfsMountOptions *mount, char **endpoints)
+{
+    g_autofree char *config = g_build_filename (mount->directory, "ecfs.conf", NULL);
+    if (endpoints != NULL && !mount->follow)
+        return "--endpoint is for --follow";
+    if (mount->at != NULL && mount->follow)
+        return "--at shows the past, and --follow what comes: choose one";
+    if (mount->follow && endpoints == NULL && !g_file_test (config, G_FILE_TEST_EXISTS))
+        return "there is no such directory yet: name the archive's endpoints with --endpoint, and it is made";
+    return NULL;
 }
 
 int verb_mount (const Verb *verb, int argc, char **argv)
@@ -63,8 +76,9 @@ int verb_mount (const Verb *verb, int argc, char **argv)
         mount.at = g_steal_pointer (&at);
     }
     mount.follow = mount.follow || follow;
-    if (good && endpoints != NULL && !mount.follow) {
-        tool_say (verb->name, "--endpoint goes with --follow");
+    const char *conflict = good ? find_conflict (&mount, endpoints) : NULL;
+    if (conflict != NULL) {
+        tool_say (verb->name, "%s", conflict);
         good = false;
     }
     if (good && mount.follow)
