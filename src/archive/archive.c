@@ -1,6 +1,7 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
+#include "archive/exchange.h"
 #include "archive/in_use.h"
 #include "archive/key_losses.h"
 #include "archive/keys.h"
@@ -190,12 +191,22 @@ static bool open_keys (EcfsArchive *self, EcfsKeysFor what, GError **error)
     return false;
 }
 
+/* Half of it may be the old copy's, and half the archive's. */
+static bool check_exchanged (const EcfsArchive *self, GError **error)
+{
+    g_autofree char *path = path_in (self->directory, ECFS_TAKEN_OVER_NAME);
+    return access (path, F_OK) != 0 ||
+           ecfs_fail (error, EAGAIN, "a takeover was interrupted in %s: run 'ecfs takeover' on it again",
+                      self->directory);
+}
+
 static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
 {
     bool for_init = gets_key || self->to_destroy;
     EcfsKeysFor what = self->readonly ? ECFS_KEYS_FOR_READING : for_init ? ECFS_KEYS_FOR_INIT : ECFS_KEYS_FOR_WRITING;
     g_autofree char *catalog_path = path_in (self->directory, ECFS_CATALOG_NAME);
-    if (!open_config (self, error) || (!self->readonly && !ecfs_archive_take_lock (self, error)))
+    if (!check_exchanged (self, error) || !open_config (self, error) ||
+        (!self->readonly && !ecfs_archive_take_lock (self, error)))
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||

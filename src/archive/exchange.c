@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,29 +47,51 @@ static bool remove_old (const char *directory, GError **error)
     return true;
 }
 
-static bool exchange (const char *directory, const char *fresh, GError **error)
+static bool sync_directory (const char *directory, GError **error)
 {
-    if (!check_alone (directory, error) || !check_alone (fresh, error) ||
-        !take_file (fresh, directory, ECFS_KEYS_NAME, error) ||
-        !take_file (fresh, directory, ECFS_KEY_SLOTS_NAME, error) ||
-        !take_file (fresh, directory, ECFS_CONFIG_NAME, error) || !remove_old (directory, error))
-        return false;
     int result = ecfs_fsync_dir (AT_FDCWD, directory);
-    if (result != 0)
-        return ecfs_fail_errno (error, -result, "%s", directory);
-    if (!take_file (fresh, directory, ECFS_CATALOG_NAME, error))
-        return false;
-    result = ecfs_fsync_dir (AT_FDCWD, directory);
     return result == 0 || ecfs_fail_errno (error, -result, "%s", directory);
+}
+
+/* Each step may have been done. Behind the catalog's, the directory is the archive's, and nothing of it is touched. */
+static bool go_on (const char *directory, const char *taken, GError **error)
+{
+    g_autofree char *catalog = g_build_filename (taken, ECFS_CATALOG_NAME, NULL);
+    if (access (catalog, F_OK) == 0 &&
+        (!check_alone (directory, error) || !take_file (taken, directory, ECFS_KEYS_NAME, error) ||
+         !take_file (taken, directory, ECFS_KEY_SLOTS_NAME, error) ||
+         !take_file (taken, directory, ECFS_CONFIG_NAME, error) || !remove_old (directory, error) ||
+         !sync_directory (directory, error) || !take_file (taken, directory, ECFS_CATALOG_NAME, error) ||
+         !sync_directory (directory, error)))
+        return false;
+    ecfs_archive_empty_directory (taken, true);
+    return true;
+}
+
+bool ecfs_archive_exchange_rest (const char *directory, GError **error)
+{
+    g_autofree char *taken = g_build_filename (directory, ECFS_TAKEN_OVER_NAME, NULL);
+    g_autofree char *path = g_build_filename (directory, ECFS_LOCK_NAME, NULL);
+    if (access (taken, F_OK) != 0)
+        return errno == ENOENT || ecfs_fail_errno (error, errno, "%s", taken);
+    if (!ecfs_archive_check_directory (directory, error))
+        return false;
+    ecfs_autofd lock = open (path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (lock < 0 || flock (lock, LOCK_EX | LOCK_NB) != 0)
+        return ecfs_fail (error, errno == EWOULDBLOCK ? EBUSY : errno, "%s: %s", path,
+                          errno == EWOULDBLOCK ? "another process uses the directory" : g_strerror (errno));
+    return go_on (directory, taken, error);
 }
 
 bool ecfs_archive_exchange (EcfsArchive *self, const char *fresh, GError **error)
 {
     g_autofree char *directory = g_strdup (ecfs_archive_directory (self));
+    g_autofree char *taken = g_build_filename (directory, ECFS_TAKEN_OVER_NAME, NULL);
     ecfs_autofd lock = ecfs_archive_keep_lock (self, error); /* until all is exchanged */
     ecfs_archive_close (self);
-    if (lock < 0 || !exchange (directory, fresh, error))
+    if (lock < 0 || !check_alone (directory, error) || !check_alone (fresh, error))
         return false;
-    ecfs_archive_empty_directory (fresh, true);
-    return true;
+    if (rename (fresh, taken) != 0)
+        return ecfs_fail_errno (error, errno, "%s cannot be renamed to %s", fresh, taken);
+    return sync_directory (directory, error) && go_on (directory, taken, error);
 }

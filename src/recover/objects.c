@@ -393,7 +393,7 @@ static void tell_rest (EcfsRecovering *self)
                            "were not finished, or are lost",
                            sums->n_lost_strays);
     if (self->n_lacking > 0) {
-        g_autofree char *directory = ecfs_shell_word (self->what->directory);
+        g_autofree char *directory = ecfs_recover_directory_word (self);
         g_autofree char *advice =
             self->what->dry_run || self->what->read_only
                 ? g_strdup ("give it too")

@@ -275,7 +275,7 @@ bool ecfs_recover_name_places (EcfsRecovering *self, GError **error)
 /* What somebody has decided of an endpoint outlives the machine, and may be decided anew. */
 static void tell_states (EcfsRecovering *self)
 {
-    g_autofree char *directory = ecfs_shell_word (self->what->directory);
+    g_autofree char *directory = ecfs_recover_directory_word (self);
     for (size_t i = 0; i < self->n_places; i++) {
         g_autofree char *name = ecfs_shell_word (self->places[i].name);
         if (self->places[i].state == ECFS_ENDPOINT_DISTRUSTED)
@@ -494,7 +494,7 @@ static void tell_missing (EcfsRecovering *self, const char *names)
 {
     size_t n_known = self->sums->n_known;
     bool comes_back = !self->what->dry_run && !self->what->read_only;
-    g_autofree char *directory = ecfs_shell_word (self->what->directory);
+    g_autofree char *directory = ecfs_recover_directory_word (self);
     g_autofree char *advice =
         comes_back ? g_strdup_printf ("'ecfs endpoint add %s NAME=URL' brings one back, with what it has", directory)
                    : g_strdup ("give them too if they are still there");

@@ -24,6 +24,7 @@ typedef struct EcfsRecoverWatch {
 
 typedef struct EcfsRecover {
     const char *directory;    /* new or empty */
+    const char *shown;        /* what messages call it; NULL: the same */
     const EcfsConfig *config; /* its endpoints; and settings, … */
     const char *const *given; /* … of which these keys count, NULL-terminated; the others come from the journal */
     const EcfsUuid *archive;  /* NULL: the one that all endpoints name */

@@ -144,6 +144,8 @@ typedef struct EcfsRecoverTold {
 void ecfs_recover_say (const EcfsRecovering *self, const char *text);
 /** Tells the user, once it is certain that it counts. */
 void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...) G_GNUC_PRINTF (2, 3);
+/** The new directory as a shell takes it, for commands in messages; g_free (). */
+char *ecfs_recover_directory_word (const EcfsRecovering *self);
 bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error);
 
 /** A file of an endpoint, whole; NULL. */

@@ -1,6 +1,7 @@
 /* What all parts of a recovery do: saying how far it is, and reading files of endpoints. */
 #include "catalog/journal_file.h"
 #include "recover/recover_priv.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -27,6 +28,11 @@ void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
     }
     ecfs_recover_say (self, text);
     g_free (text);
+}
+
+char *ecfs_recover_directory_word (const EcfsRecovering *self)
+{
+    return ecfs_shell_word (self->what->shown != NULL ? self->what->shown : self->what->directory);
 }
 
 bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error)

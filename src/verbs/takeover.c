@@ -18,6 +18,7 @@
 #include "verbs/unstored_keep.h"
 #include "verbs/verbs.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ typedef struct Takeover {
     EcfsArchive *archive; /* the same, with its lock; none of it is started */
     GPtrArray *unstored;
     guint n_kept;
+    guint n_failed; /* that could not be kept */
 } Takeover;
 
 static void tell (Takeover *self, const char *text)
@@ -124,6 +126,7 @@ static char *recover (Takeover *self, GError **error)
                         .given = nothing,
                         .archive = ecfs_catalog_archive (ecfs_archive_catalog (self->archive)),
                         .keys = given != NULL ? given : own,
+                        .shown = self->directory,
                         .without_silent = true};
     char *report = ecfs_recover_as (self->fresh, self->what, &base, &why);
     if (report == NULL && given == NULL && own != NULL && ecfs_errno (why) == ENOKEY) {
@@ -140,9 +143,24 @@ static bool keep_stored (Takeover *self, GError **error)
 {
     g_autofree char *path = g_build_filename (self->fresh, ECFS_CATALOG_NAME, NULL);
     EcfsCatalog *newer = ecfs_catalog_open (path, 0, error); /* closed again, it has no log beside it */
-    bool good = newer != NULL && ecfs_unstored_keep_stored (self->reading, newer, self->unstored, self->kept, warn,
-                                                            self, &self->n_kept, error);
+    const EcfsUnstoredSink to = {.directory = self->kept, .warn = warn, .user = self};
+    bool good = newer != NULL && ecfs_unstored_keep_stored (self->reading, newer, self->unstored, &to, &self->n_kept,
+                                                            &self->n_failed, error);
     return ecfs_catalog_close (newer, good ? error : NULL) && good;
+}
+
+/* The old catalog goes, and with it what says where content is that nobody else knows of. */
+static bool check_kept (const Takeover *self, GError **error)
+{
+    ecfs_autofd fd = self->n_kept == 0 ? -1 : open (self->kept, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (self->n_kept > 0 && (fd < 0 || syncfs (fd) != 0))
+        return ecfs_fail_errno (error, errno, "%s: cannot be made durable", self->kept);
+    return self->n_failed == 0 || self->what->force ||
+           ecfs_fail (
+               error, EIO,
+               "%u files that only %s has cannot be kept now: make room there, see that the endpoints answer, and "
+               "run this again; with --force these files are lost",
+               self->n_failed, self->directory);
 }
 
 /* All that this directory had alone, in words. */
@@ -185,7 +203,7 @@ static bool take_over (Takeover *self, char **ret_report, GError **error)
     if (!self->what->dry_run) {
         bool kept = keep_stored (self, error) &&
                     ecfs_unstored_keep_staged (self->archive, self->unstored, self->kept, &self->n_kept, error) &&
-                    write_list (self, error);
+                    write_list (self, error) && check_kept (self, error);
         ecfs_close (g_steal_pointer (&self->reading));
         if (!kept || !ecfs_archive_exchange (g_steal_pointer (&self->archive), self->fresh, error))
             return ecfs_prefix (error,
@@ -209,7 +227,7 @@ char *ecfs_takeover (const char *directory, const EcfsRecovery *what, GError **e
     Takeover self = {.what = &plain, .directory = g_canonicalize_filename (directory, NULL)};
     self.fresh = g_build_filename (self.directory, FRESH_NAME, NULL);
     self.kept = g_build_filename (self.directory, KEPT_NAME, stamp, NULL);
-    if (open_old (&self, error))
+    if (ecfs_archive_exchange_rest (self.directory, error) && open_old (&self, error))
         (void) !take_over (&self, &report, error);
     ecfs_close (self.reading);
     if (self.archive != NULL)

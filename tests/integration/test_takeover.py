@@ -1,4 +1,5 @@
 """ecfs takeover: an archive goes from one directory to another and back, and nothing of either is lost."""
+import contextlib
 import errno
 import json
 import os
@@ -267,3 +268,64 @@ def test_what_is_refused_takes_the_place_of_nothing(place, endpoints):
     lab.ecfs("takeover", archive.path, "--yes")
     kept = below(archive.path / "not-stored")
     assert {path.split("/", 1)[1]: content for path, content in kept.items() if "/" in path} == last
+
+
+def test_names_may_be_as_long_as_they_can_be(place, endpoints, monkeypatch):
+    _, archive, mount, _ = staged(place, endpoints, monkeypatch)
+    closed = b"closed" * 10_000
+    (mount.path / ("n" * 250)).write_bytes(closed)
+    file = os.open(mount.path / ("u" * 250), os.O_WRONLY | os.O_CREAT)
+    os.write(file, b"open")
+    taken(place, endpoints)
+    mount.kill()
+    with contextlib.suppress(OSError):
+        os.close(file)
+    lab.ecfs("takeover", archive.path, "--yes", *words_of(endpoints))
+    kept = {path.split("/", 1)[1]: content for path, content in below(archive.path / "not-stored").items() if "/" in path}
+    assert sorted(kept.values()) == [closed, b"open"] and all(path.startswith("long-names/") for path in kept)
+
+
+def test_what_cannot_be_kept_stops_it_until_it_can(place, endpoints):
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    archive.await_stored()
+    taken(place, endpoints)
+    (mount.path / "last").write_bytes(b"last" * 20_000)
+    assert lab.ecfs("wait", archive.path, check=False).returncode != 0
+    end(mount)
+    stripes = [path for endpoint in endpoints[:3] for path in lab.stripe_files(endpoint) if path.parts[-3] == "stripes"]
+    for path in stripes:  # too many for it to be read
+        path.rename(f"{path}-away")
+    done = lab.ecfs("takeover", archive.path, "--yes", check=False)
+    assert len(stripes) == 3 and done.returncode != 0 and "/last cannot be kept" in done.stderr
+    assert "1 files that only" in done.stderr and "with --force these files are lost" in done.stderr
+    for path in stripes:
+        os.rename(f"{path}-away", path)
+    lab.ecfs("takeover", archive.path, "--yes")
+    assert b"last" * 20_000 in below(archive.path / "not-stored").values()
+
+
+@pytest.mark.parametrize("n_moved", range(4))
+def test_an_exchange_that_was_interrupted_goes_on(place, endpoints, n_moved):
+    """Where the power went after so many of its files were renamed."""
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    (mount.path / "first").write_bytes(b"first")
+    archive.await_stored()
+    mount.umount()
+    new = taken(place, endpoints)
+    mount = place.mount(new)
+    (mount.path / "second").write_bytes(b"second")
+    new.await_stored()
+    mount.umount()
+    names = ("key", "key-slots", "ecfs.conf", "catalog.sqlite")
+    (archive.path / "taken-over").mkdir(mode=0o700)
+    for number, name in enumerate(names):
+        if (new.path / name).exists():
+            shutil.move(new.path / name, archive.path / ("taken-over" if number >= n_moved else "") / name)
+    done = lab.ecfs("ls", archive.path, check=False)
+    assert done.returncode != 0 and "run 'ecfs takeover' on it again" in done.stderr
+    lab.ecfs("takeover", archive.path, "--yes", check=False)  # it is the newest then, and there is nothing to take over
+    assert not (archive.path / "taken-over").exists()
+    mount = place.mount(archive)
+    assert (mount.path / "first").read_bytes() == b"first" and (mount.path / "second").read_bytes() == b"second"
