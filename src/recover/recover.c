@@ -123,6 +123,19 @@ static void settle_doubling (EcfsRecovering *self, EcfsConfig *config, const Ecf
                            config->code, ecfs_codec_n (codec), n_endpoints);
 }
 
+/* Where markers are files of their own, somebody keeps others from removing anything. */
+static void keep_retained (const EcfsRecovering *self, EcfsConfig *config)
+{
+    for (size_t i = 0; i < self->n_places; i++) {
+        const EcfsConfigEndpoint *endpoint = ecfs_config_endpoint (config, self->places[i].name);
+        if (endpoint == NULL || ecfs_endpoint_retain_us (self->places[i].endpoint) != ECFS_RETAIN_ALWAYS)
+            continue;
+        if (endpoint->spec->options == NULL)
+            endpoint->spec->options = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+        g_hash_table_insert (endpoint->spec->options, g_strdup (ECFS_RETAIN_OPTION_KEY), g_strdup ("never"));
+    }
+}
+
 /* The endpoints as they are given, and the settings as the journal tells them; g_free (). */
 static char *make_config (EcfsRecovering *self, GError **error)
 {
@@ -141,6 +154,7 @@ static char *make_config (EcfsRecovering *self, GError **error)
         if (!is_ours)
             g_ptr_array_remove_index (config->endpoints, i);
     }
+    keep_retained (self, config);
     if (is_empty (self) && !is_given (self->what, "code") && !find_code (self, config, error))
         return NULL;
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);

@@ -15,6 +15,7 @@ import lab
 import pytest
 from test_history import now
 from test_logs import FSCK
+from test_recover import recover
 
 REFUSED = "remove,rename,posix-rename,rmdir,setstat,fsetstat,lsetstat,hardlink,symlink"
 USER = pwd.getpwnam("nobody" if lab.ROOT else pwd.getpwuid(os.geteuid()).pw_name)
@@ -136,3 +137,64 @@ def test_a_login_that_may_delete_makes_room(place, accounts):
     lab.run(*prune, "--unrecovered", told[1], check=False)
     assert sum(len(lab.stripe_files(server)) for server in accounts) == n_before - int(told[1])
     assert contents(place.mount(master).path) == wanted
+
+
+class Retaining:
+    """A directory of which only this machine knows that it retains."""
+
+    def __init__(self, inner):
+        self.inner, self.name, self.root = inner, inner.name, inner.root
+
+    def endpoint(self):
+        return f"{self.inner.endpoint()},delete=never"
+
+
+def test_a_machine_that_was_not_told_sees_who_took_over(place, archive):
+    """Its root marker is as it was: the new epoch is in a file that it does not look for by itself."""
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(b"first")
+    archive.await_stored()
+    lab.ecfs("takeover", "--yes", place.path / "new",
+             *(word for endpoint in archive.endpoints for word in ("--endpoint", Retaining(endpoint).endpoint())))
+    (mount.path / "file").write_bytes(b"second")
+    done = lab.ecfs("wait", archive.path, check=False)
+    assert done.returncode != 0 and "recovered elsewhere" in done.stderr
+
+
+def test_what_retains_retains_after_a_recovery_that_was_not_told(place):
+    endpoints = place.directories()
+    archive = place.archive([Retaining(endpoint) for endpoint in endpoints])
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(b"content" * 10_000)
+    archive.await_stored()
+    mount.umount()
+    shutil.rmtree(archive.path)
+    recovered, _ = recover(place, endpoints)
+    assert (recovered.path / "ecfs.conf").read_text().count("\ndelete = never\n") == len(endpoints)
+    there = {path: lab.digest(path) for endpoint in endpoints for path in lab.files_below(endpoint.root)}
+    recovered.configure("archive", deletion_grace="0s")
+    mount = place.mount(recovered)
+    (mount.path / "file").unlink()
+    recovered.await_stored()
+    mount.umount()
+    assert there.items() <= {path: lab.digest(path) for endpoint in endpoints
+                             for path in lab.files_below(endpoint.root)}.items()
+
+
+def test_what_cannot_be_read_in_the_place_of_a_marker_is_none(place):
+    """As somebody leaves it who has the login and not the key."""
+    endpoints = place.directories()
+    archive = place.archive([Retaining(endpoint) for endpoint in endpoints])
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(b"content")
+    archive.await_stored()
+    mount.umount()
+    for endpoint in endpoints:
+        last = max(path for path in (endpoint.root / "markers").iterdir())
+        blocked = last.with_name(f"{int(last.name, 16) + 1:08x}")
+        blocked.write_text("no marker\n")
+        blocked.chmod(0)
+    mount = place.mount(archive)
+    assert (mount.path / "file").read_bytes() == b"content"
+    (mount.path / "more").write_bytes(b"more")
+    archive.await_stored()

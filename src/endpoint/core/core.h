@@ -129,7 +129,6 @@ struct EcfsEndpoint {
     bool slots_joined;
     EcfsMarker expected;
     uint64_t n_marks; /* files in "markers/", as far as they were seen; see marks.c */
-    bool no_marks;    /* there were none */
     GQueue queue;     /* requests that wait for a slot */
     GQueue ended;     /* requests that wait for the keeper */
     EcfsBreaker breaker;

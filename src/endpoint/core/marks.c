@@ -7,8 +7,8 @@
  *
  * Looking goes through these states, and begins anew where the server has less than it had:
  *
- *   the root's marker → [list, the first time] → [is there one more?, until there is none] → size and text of the
- * newest, of the one before it where that does not count, … → done
+ *   the root's marker → is there one more?, until there is none → size and text of the newest, of the one before it
+ *   where that does not count, … → done; where the first is new, and they may be many, they are listed
  *
  * Adding is a write of the next number, of the one behind it where that is taken, and so on.
  */
@@ -21,7 +21,8 @@
 #define NUMBER_DIGITS 8
 #define MOST          UINT64_C (0xffffffff)
 #define LOOK_MOST     256  /* that do not count, before the one that does */
-#define TAKEN_MOST    4096 /* numbers, before one that is free */
+#define TAKEN_MOST    4096 /* numbers, before one that is free; and that are new to a look */
+#define LISTED_MOST   1000000
 
 /* One look, or one marker that is added. */
 typedef struct Marks {
@@ -29,7 +30,7 @@ typedef struct Marks {
     EcfsMarker marker;      /* the root's; then the one that counts; or the one to be added */
     GHashTable *listed;     /* of numbers, while listing */
     uint64_t at;            /* the number that is looked at, or made */
-    unsigned n_tries;
+    unsigned n_tries, n_steps;
     bool again; /* it was listed in this look */
     char name[sizeof ECFS_MARKER_DIRECTORY + 1 + NUMBER_DIGITS];
     char text[ECFS_MARKER_MAX_SIZE + sizeof WHOLE];
@@ -82,9 +83,10 @@ static void note_known (EcfsEndpoint *endpoint, uint64_t n)
 {
     ecfs_mutex_lock (&endpoint->lock);
     endpoint->n_marks = n;
-    endpoint->no_marks = n == 0;
+    const EcfsUuid expected = endpoint->expected.archive;
     ecfs_mutex_unlock (&endpoint->lock);
-    if (n > 0 && !endpoint->retain_told)
+    /* A recovery goes by what it finds. Who has the archive was told, and reads what others mark. */
+    if (n > 0 && !endpoint->retain_told && ecfs_uuid_is_nil (&expected))
         atomic_store (&endpoint->retains, true);
 }
 
@@ -136,12 +138,18 @@ static bool is_root_later (const Marks *self, const EcfsMarker *marker)
     return false;
 }
 
+/* The file itself is at fault, and not that the endpoint cannot be asked. */
+static bool is_of_file (const GError *error)
+{
+    return error->code == EBADMSG || error->code == ENOENT || error->code == EACCES || error->code == EPROTO;
+}
+
 static void on_text (void *user, const GError *error)
 {
     Marks *self = user;
     EcfsMarker marker;
     size_t end = self->size - strlen (WHOLE);
-    if (error != NULL && error->code != EBADMSG && error->code != ENOENT)
+    if (error != NULL && !is_of_file (error))
         look_end (self, error);
     else if (error == NULL && memcmp (self->text + end, WHOLE, strlen (WHOLE)) == 0 &&
              ecfs_marker_parse (self->text, end, &marker, NULL) && counts (self, &marker)) {
@@ -158,7 +166,7 @@ static void on_size (void *user, uint64_t value, const GError *error)
     Marks *self = user;
     if (error != NULL && error->code == ENOENT && !self->again) { /* it was there */
         list (self);
-    } else if (error != NULL && error->code != ENOENT && error->code != EPROTO) {
+    } else if (error != NULL && !is_of_file (error)) {
         look_end (self, error);
     } else if (error != NULL || value <= strlen (WHOLE) || value > sizeof self->text) {
         look_before (self);
@@ -185,13 +193,26 @@ static void on_next (void *user, uint64_t value, const GError *error)
         return;
     }
     if (error == NULL || error->code != ENOENT) {
+        if (++self->n_steps > TAKEN_MOST) { /* the next look goes on, if they are there */
+            g_autoptr (GError) why = NULL;
+            (void) !ecfs_fail (&why, EPROTO, "endpoint %s: more than %d files in " ECFS_MARKER_DIRECTORY " are new",
+                               self->endpoint->name, TAKEN_MOST);
+            look_end (self, why);
+            return;
+        }
+        if (self->at == 1 && !self->again) { /* there may be thousands */
+            list (self);
+            return;
+        }
         note_known (self->endpoint, self->at++);
         set_name (self);
         ecfs_endpoint_size (self->endpoint, self->name, on_next, self);
         return;
     }
-    self->at--;
-    ask_size (self);
+    if (--self->at == 0)
+        look_end (self, NULL);
+    else
+        ask_size (self);
 }
 
 /* The names are hostile: what lies behind a gap is not ours. */
@@ -207,7 +228,7 @@ static void on_listed (void *user, const EcfsListed *file)
 {
     Marks *self = user;
     uint64_t number;
-    if (parse_name (file->name, &number))
+    if (parse_name (file->name, &number) && g_hash_table_size (self->listed) < LISTED_MOST)
         (void) g_hash_table_add (self->listed, GSIZE_TO_POINTER (number)); /* a list may say it twice */
 }
 
@@ -235,16 +256,26 @@ static void list (Marks *self)
     ecfs_endpoint_list (self->endpoint, ECFS_MARKER_DIRECTORY, on_listed, on_list, self);
 }
 
+/* Then nothing else there may be asked for. */
+static bool is_foreign (const Marks *self)
+{
+    ecfs_mutex_lock (&self->endpoint->lock);
+    const EcfsMarker expected = self->endpoint->expected;
+    ecfs_mutex_unlock (&self->endpoint->lock);
+    return !ecfs_uuid_is_nil (&expected.archive) && (!ecfs_uuid_equal (&expected.archive, &self->marker.archive) ||
+                                                     !ecfs_uuid_equal (&expected.endpoint, &self->marker.endpoint));
+}
+
 static void on_root (void *user, const EcfsMarker *marker, const GError *error)
 {
     Marks *self = user;
     self->marker = *marker;
-    if (error != NULL) {
+    if (error != NULL || is_foreign (self)) {
         look_end (self, error);
         return;
     }
     self->at = known (self->endpoint) + 1;
-    if (self->at == 1) {
+    if (self->at == 1 && atomic_load (&self->endpoint->retains)) {
         list (self);
         return;
     }
@@ -252,15 +283,10 @@ static void on_root (void *user, const EcfsMarker *marker, const GError *error)
     ecfs_endpoint_size (self->endpoint, self->name, on_next, self);
 }
 
+/* Another machine may have been told what this one was not. */
 bool ecfs_core_has_marks (EcfsEndpoint *self)
 {
-    if (atomic_load (&self->retains) || self->retain_told) /* it may have been another before */
-        return true;
-    ecfs_mutex_lock (&self->lock);
-    /* Nobody has said so, and it may be so. */
-    bool unknown = ecfs_uuid_is_nil (&self->expected.archive) && !self->no_marks;
-    ecfs_mutex_unlock (&self->lock);
-    return unknown && g_strv_contains (self->driver->option_keys, ECFS_RETAIN_OPTION_KEY);
+    return g_strv_contains (self->driver->option_keys, ECFS_RETAIN_OPTION_KEY);
 }
 
 void ecfs_marks_examine (EcfsEndpoint *endpoint,
