@@ -47,6 +47,7 @@ struct EcfsJournalSender {
     pthread_t thread;
     EcfsSnapshots *snapshots; /* the thread's, as up to the next comment */
     uint64_t durable;         /* records up to this one may travel */
+    uint64_t torn_last;       /* with which a segment ended whose name is taken by what is none; 0: there is none */
     int64_t pending_us;       /* since when there have been changes that nobody waits for; 0: there are none */
     GBytes *shared;           /* the last file that was made, … */
     uint64_t shared_after;    /* … behind this record … */
@@ -87,7 +88,8 @@ static bool gather (EcfsJournalSender *self, uint64_t after, EcfsJournalFile *fi
             return false;
         for (guint i = 0; i < rows->len && raw->len < SEGMENT_BYTES; i++) {
             const EcfsJournalRow *row = g_ptr_array_index (rows, i);
-            if (row->sequence > self->durable || (file->n_records > 0 && row->sequence != file->last + 1))
+            if (row->sequence > self->durable ||
+                (file->n_records > 0 && (row->sequence != file->last + 1 || row->sequence == self->torn_last)))
                 return true;
             ecfs_journal_file_put (raw, row->sequence, row->time_ns, row->record->data, row->record->len);
             file->first = file->n_records == 0 ? row->sequence : file->first;
@@ -258,6 +260,20 @@ static void settle_place (Lane *self)
     }
 }
 
+/* An upload that broke off where nothing is removed has taken the name of the segment: the next ends elsewhere. */
+static void rename_torn (Lane *self)
+{
+    EcfsJournalSender *sender = self->sender;
+    EcfsEndpoint *endpoint = ecfs_archive_endpoint (sender->archive, self->position)->endpoint;
+    g_autoptr (GError) error = NULL;
+    if (ecfs_endpoint_retain_us (endpoint) == ECFS_RETAIN_NOT)
+        return;
+    sender->torn_last = self->place.sequence;
+    g_clear_pointer (&sender->shared, g_bytes_unref);
+    if (self->place.sequence >= sender->durable && !ecfs_catalog_mark (ecfs_archive_catalog (sender->archive), &error))
+        g_warning ("%s", error->message); /* it is tried again with the next change */
+}
+
 /* What became of an upload; by the thread. */
 static void lane_end (Lane *self)
 {
@@ -274,6 +290,8 @@ static void lane_end (Lane *self)
     if (ecfs_errno (failure) == EEXIST) {
         g_clear_error (&failure);
         (void) compare_stored (self, &failure); /* the error says it */
+        if (ecfs_errno (failure) == EBADMSG)
+            rename_torn (self);
     }
     g_clear_pointer (&self->file, g_bytes_unref);
     if (failure == NULL) {
@@ -293,6 +311,7 @@ static void lane_end (Lane *self)
     if (failure != NULL) {
         g_info ("a segment of the journal cannot be stored: %s", failure->message);
         self->retry_us = ecfs_now_us () + RETRY_US;
+        self->sent_us = 0; /* where it is rarely told, the next is soon all the same */
         self->failed_round = sender->round;
         g_free (self->reason);
         self->reason = g_strdup (failure->message);

@@ -155,6 +155,8 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
                                                               history_since (archive, rows, &row), error);
         }
         if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
+            if (why->code == EPERM) /* what broke off keeps its name there: the next has another */
+                (void) ecfs_catalog_mark (ecfs_archive_catalog (archive), NULL);
             g_propagate_error (error, why);
             return false;
         }

@@ -181,6 +181,28 @@ def test_what_retains_retains_after_a_recovery_that_was_not_told(place):
                              for path in lab.files_below(endpoint.root)}.items()
 
 
+def test_a_segment_that_broke_off_everywhere_holds_nothing_up(place):
+    """What has its name stays there: the next ends elsewhere."""
+    endpoints = place.directories()
+    archive = place.archive([Retaining(endpoint) for endpoint in endpoints])
+    mount = place.mount(archive)
+
+    def write(name):
+        (mount.path / name).write_bytes(name.encode())
+        archive.await_stored()
+        return max(path.name for path in (endpoints[0].root / "journal").iterdir())
+
+    first, last = (int(part, 16) for part in write("a").split("-")[1:])
+    first, last = (int(part, 16) for part in write("b").split("-")[1:])
+    for endpoint in endpoints:
+        (endpoint.root / "journal" / f"00000001-{last + 1:016x}-{2 * last - first + 1:016x}").write_bytes(b"")
+    write("c")
+    mount.umount()
+    shutil.rmtree(archive.path)
+    recovered, _ = recover(place, archive.endpoints)
+    assert {path.name for path in place.mount(recovered).path.iterdir()} == {"a", "b", "c"}
+
+
 def test_what_cannot_be_read_in_the_place_of_a_marker_is_none(place):
     """As somebody leaves it who has the login and not the key."""
     endpoints = place.directories()
