@@ -87,6 +87,8 @@ char *ecfs_lineage_deletions_wait (EcfsLineage *self);
 bool ecfs_lineage_mend (EcfsLineage *self, size_t position, GError **error);
 /** The clock of its times. */
 int64_t ecfs_lineage_now_us (void);
+/** Has the markers read now, and waits until enough have answered, or until @deadline_us. Thread-safe. */
+void ecfs_lineage_look (EcfsLineage *self, int64_t deadline_us);
 /** When the endpoint was asked that answered last, if it told of nothing newer then; else 0. */
 int64_t ecfs_lineage_denied_us (EcfsLineage *self, size_t position);
 /** Whether what the endpoint stores does not count: its marker, as it was read last, is not authentic, or tells of a

@@ -141,12 +141,12 @@ static bool is_told_locked (EcfsLineage *self, int64_t since_us) ECFS_REQUIRES (
     return self->is_stale || ecfs_lineage_is_sure_locked (self, since_us) || !ecfs_lineage_is_any_asked_locked (self);
 }
 
-/* Has the markers read once more, for so long at most. */
-static void ask_anew (EcfsLineage *self, bool (*goes_on) (void *user), void *user)
+/* Has the markers read once more. @goes_on NULL: until the deadline. */
+static void ask_anew (EcfsLineage *self, int64_t deadline_us, bool (*goes_on) (void *user), void *user)
 {
-    int64_t since_us = ecfs_lineage_clock_us (), deadline_us = ecfs_now_us () + CONFIRM_US;
+    int64_t since_us = ecfs_lineage_clock_us ();
     bool told = false;
-    while (!told && goes_on (user) && ecfs_now_us () < deadline_us) {
+    while (!told && (goes_on == NULL || goes_on (user)) && ecfs_now_us () < deadline_us) {
         ecfs_lineage_ask_since (self, since_us);
         ecfs_mutex_lock (&self->lock);
         told = is_told_locked (self, since_us);
@@ -156,18 +156,23 @@ static void ask_anew (EcfsLineage *self, bool (*goes_on) (void *user), void *use
     }
 }
 
+void ecfs_lineage_look (EcfsLineage *self, int64_t deadline_us)
+{
+    ask_anew (self, deadline_us, NULL, NULL);
+}
+
 void ecfs_lineage_reconsider_hold (EcfsLineage *self, bool (*goes_on) (void *user), void *user)
 {
     ecfs_mutex_lock (&self->lock);
     bool is_held = self->is_held && !self->is_stale;
     ecfs_mutex_unlock (&self->lock);
     if (is_held)
-        ask_anew (self, goes_on, user);
+        ask_anew (self, ecfs_now_us () + CONFIRM_US, goes_on, user);
 }
 
 bool ecfs_lineage_confirm_newest (EcfsLineage *self, bool (*goes_on) (void *user), void *user, GError **error)
 {
-    ask_anew (self, goes_on, user);
+    ask_anew (self, ecfs_now_us () + CONFIRM_US, goes_on, user);
     ecfs_mutex_lock (&self->lock);
     bool stale = self->is_stale && ecfs_catalog_sequence (self->archive->catalog) > self->opened;
     ecfs_mutex_unlock (&self->lock);

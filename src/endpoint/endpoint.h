@@ -82,13 +82,13 @@ unsigned ecfs_endpoint_default_connections (const char *url);
  * Identity: the file "ecfs-endpoint" in the endpoint's root. Checked at every connect, so that an NFS path that is not
  * mounted, or someone else's archive, is unavailable rather than empty.
  */
-#define ECFS_MARKER_NAME "ecfs-endpoint"
-#define ECFS_MARKER_DIRECTORY                                                                                          \
-    "markers" /* where nothing is replaced, newer ones lie here, each a file with a number                             \
-               */
-#define ECFS_MARKER_MAX_SIZE  4096
-#define ECFS_MARKER_HOST_SIZE 72
-#define ECFS_MARKER_MAC_BYTES 32
+#define ECFS_MARKER_NAME      "ecfs-endpoint"
+#define ECFS_MARKER_DIRECTORY "markers" /* newer ones, each a file with a number, where nothing is replaced */
+/* What `ecfs endpoint test` and `ecfs bench` write, and where they cannot remove it, leave. */
+#define ECFS_SCRATCH_DIRECTORY "scratch"
+#define ECFS_MARKER_MAX_SIZE   4096
+#define ECFS_MARKER_HOST_SIZE  72
+#define ECFS_MARKER_MAC_BYTES  32
 
 /* Who has announced a recovery of the archive that has not ended. */
 typedef struct EcfsMarkerClaim {
@@ -150,8 +150,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsEndpoint, ecfs_endpoint_free)
  * may be there that is not whole. Each marker is a file of its own.
  */
 #define ECFS_RETAIN_OPTION_KEY "delete" /* of an endpoint */
-#define ECFS_RETAIN_NOT    0
-#define ECFS_RETAIN_ALWAYS INT64_MAX
+#define ECFS_RETAIN_NOT        0
+#define ECFS_RETAIN_ALWAYS     INT64_MAX
 
 /** How long, in microseconds, or one of these. */
 int64_t ecfs_endpoint_retain_us (EcfsEndpoint *self);

@@ -186,9 +186,11 @@ static bool look_at_share (const EcfsKeyShares *shares, const EcfsArchiveEndpoin
 {
     unsigned x;
     g_autoptr (GPtrArray) older = NULL;
-    return ecfs_key_shares_look (shares, endpoint->endpoint, &x, error) &&
-           ecfs_key_shares_older (shares, endpoint->endpoint, &older, error) &&
-           (older->len == 0 || ecfs_fail (error, ENOENT, "it still has an older file with the archive's key"));
+    if (!ecfs_key_shares_look (shares, endpoint->endpoint, &x, error))
+        return false;
+    return ecfs_endpoint_retain_us (endpoint->endpoint) != ECFS_RETAIN_NOT || /* they stay there */
+           (ecfs_key_shares_older (shares, endpoint->endpoint, &older, error) &&
+            (older->len == 0 || ecfs_fail (error, ENOENT, "it still has an older file with the archive's key")));
 }
 
 static bool check_shares (EcfsFsckRun *self, GError **error)

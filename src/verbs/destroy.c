@@ -42,7 +42,8 @@ static void on_listed (void *user, const EcfsListed *listed)
     uint64_t instance;
     if (ecfs_stripe_name_parse (listed->name, &object, &index, &instance) ||
         ecfs_journal_file_name_parse (listed->name, &file) || ecfs_key_shares_is_name (listed->name) ||
-        g_str_has_prefix (listed->name, "incoming/"))
+        g_str_has_prefix (listed->name, "incoming/") || g_str_has_prefix (listed->name, ECFS_SCRATCH_DIRECTORY "/") ||
+        g_str_has_prefix (listed->name, ECFS_MARKER_DIRECTORY "/"))
         g_ptr_array_add (self->names, g_strdup (listed->name));
 }
 
@@ -148,17 +149,30 @@ static bool examine (EcfsEndpoint *endpoint, const Place *place, bool *ret_ours,
     return true;
 }
 
+static bool check_removes (EcfsEndpoint *endpoint, GError **error)
+{
+    return ecfs_endpoint_retain_us (endpoint) == ECFS_RETAIN_NOT ||
+           ecfs_fail (
+               error, EPERM,
+               "endpoint %s: it retains what it has (delete in ecfs.conf): give it a login that may delete there "
+               "and delete = yes; with --force only the archive directory goes, and what is there is for the "
+               "server's owner to remove",
+               ecfs_endpoint_name (endpoint));
+}
+
 static bool clear_place (Destroying *self, const Place *place, GError **error)
 {
     bool is_ours;
     g_autoptr (EcfsEndpoint) endpoint = open_place (place, error);
-    if (endpoint == NULL || !examine (endpoint, place, &is_ours, error))
+    if (endpoint == NULL || !check_removes (endpoint, error) || !examine (endpoint, place, &is_ours, error))
         return false;
     if (!is_ours)
         return true;
     if (!remove_all (self, endpoint, error))
         return false;
     ecfs_archive_remove_salvage (endpoint);
+    (void) !ecfs_endpoint_remove_directory_wait (endpoint, ECFS_MARKER_DIRECTORY, NULL);  /* mostly there is none … */
+    (void) !ecfs_endpoint_remove_directory_wait (endpoint, ECFS_SCRATCH_DIRECTORY, NULL); /* … of either */
     return ecfs_archive_remove_marker (place->spec, &place->own, error);
 }
 
@@ -169,7 +183,7 @@ static bool reach_places (const GArray *places, GError **error)
         bool is_ours;
         const Place *place = &g_array_index (places, Place, i);
         g_autoptr (EcfsEndpoint) endpoint = open_place (place, error);
-        if (endpoint == NULL || !examine (endpoint, place, &is_ours, error))
+        if (endpoint == NULL || !check_removes (endpoint, error) || !examine (endpoint, place, &is_ours, error))
             return ecfs_prefix (error, "nothing was removed, because what this endpoint has would stay");
     }
     return true;

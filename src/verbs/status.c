@@ -565,6 +565,8 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     if (ecfs_archive_is_readonly (self)) { /* nobody else asks whether it is an old copy, and how much room there is */
         ecfs_archive_ask_lineage (self, deadline_us);
         ecfs_archive_keep_space (self, deadline_us);
+    } else if (ecfs_archive_lineage (self) != NULL) {
+        ecfs_lineage_look (ecfs_archive_lineage (self), deadline_us);
     }
     g_autoptr (GArray) found = ecfs_probe_end (probe, self, begun_us, deadline_us);
     ecfs_key_watch_await (ecfs_archive_key_watch (self), deadline_us);

@@ -220,3 +220,25 @@ def test_what_cannot_be_read_in_the_place_of_a_marker_is_none(place):
     assert (mount.path / "file").read_bytes() == b"content"
     (mount.path / "more").write_bytes(b"more")
     archive.await_stored()
+
+
+def test_what_stays_by_design_is_no_finding(place):
+    """And nothing is destroyed half."""
+    endpoints = place.directories()
+    archive = place.archive([Retaining(endpoint) for endpoint in endpoints], "rs:4+2", "--key", "split")
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(b"content")
+    archive.await_stored()
+    mount.umount()
+    lab.ecfs("key", "add", "--code", archive.path)
+    assert lab.run(FSCK, "-y", archive.path, check=False).returncode == 0
+    tested = lab.ecfs("endpoint", "test", archive.path, check=False)
+    assert tested.returncode == 0 and "what this test wrote stays there" in tested.stdout
+    there = {path for endpoint in endpoints for path in lab.files_below(endpoint.root)}
+    done = lab.ecfs("destroy", archive.path, "--yes", check=False)
+    assert done.returncode != 0 and "a login that may delete" in done.stderr
+    assert there <= {path for endpoint in endpoints for path in lab.files_below(endpoint.root)}
+    for endpoint in endpoints:
+        archive.configure(f"endpoint {endpoint.name}", delete="yes")
+    lab.ecfs("destroy", archive.path, "--yes")
+    assert not [path for endpoint in endpoints for path in lab.files_below(endpoint.root)]

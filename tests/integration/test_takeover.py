@@ -329,3 +329,12 @@ def test_an_exchange_that_was_interrupted_goes_on(place, endpoints, n_moved):
     assert not (archive.path / "taken-over").exists()
     mount = place.mount(archive)
     assert (mount.path / "first").read_bytes() == b"first" and (mount.path / "second").read_bytes() == b"second"
+
+
+def test_status_knows_at_once_that_another_machine_took_over(place, endpoints):
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(b"content")
+    archive.await_stored()
+    taken(place, endpoints)
+    assert "old_copy" in archive.json("status")

@@ -53,7 +53,7 @@ MeasureFiles *measure_files_new (unsigned n, size_t size)
         EcfsUuid uuid = ecfs_uuid_new ();
         char text[ECFS_UUID_TEXT_SIZE];
         ecfs_uuid_text (&uuid, text);
-        files->names[i] = g_strdup_printf (MEASURE_DIRECTORY "/test-%s", text);
+        files->names[i] = g_strdup_printf (ECFS_SCRATCH_DIRECTORY "/test-%s", text);
     }
     return files;
 }
@@ -210,6 +210,6 @@ bool measure_remove (EcfsEndpoint *endpoint, const MeasureFiles *files, GError *
         if (!ecfs_endpoint_remove_wait (endpoint, files->names[i], &reason) && reason->code != ENOENT)
             return ecfs_fail (error, reason->code, "%s; remove what is left in its directory scratch", reason->message);
     }
-    (void) !ecfs_endpoint_remove_directory_wait (endpoint, MEASURE_DIRECTORY, NULL); /* others may be using it */
+    (void) !ecfs_endpoint_remove_directory_wait (endpoint, ECFS_SCRATCH_DIRECTORY, NULL); /* others may be using it */
     return true;
 }

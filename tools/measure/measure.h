@@ -5,7 +5,6 @@
 #include "endpoint/endpoint.h"
 
 #define MEASURE_MAX_FILES 8
-#define MEASURE_DIRECTORY "scratch"
 
 /* Files of one size with the same content, moved all at once. */
 typedef struct MeasureFiles {
