@@ -90,16 +90,18 @@ static void note_lost (EcfsCatalog *self, uint64_t ino)
 {
     Inode inode;
     int64_t now_ns = ecfs_real_ns (), age_ns = ecfs_age_ns (self);
-    if (!ecfs_inode_get (self, ino, &inode, NULL) || now_ns - inode.attr.btime_ns < LOST_YOUNG_NS)
+    if (!ecfs_inode_get (self, ino, &inode, NULL)) /* what it is removed for tells */
+        return;
+    const int64_t for_ns = now_ns - inode.attr.btime_ns; /* below 0: the clock was set back since */
+    if (for_ns >= 0 && for_ns < LOST_YOUNG_NS)
         return;
     if (self->lost == NULL)
-        self->lost = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+        self->lost = g_hash_table_new (NULL, NULL);
     if (age_ns - self->lost_from_ns > LOST_AGAIN_NS || g_hash_table_size (self->lost) >= LOST_MOST) {
         g_hash_table_remove_all (self->lost);
         self->lost_from_ns = age_ns;
     }
-    self->counters.totals.n_lost +=
-        g_hash_table_add (self->lost, g_memdup2 (&(int64_t){(int64_t) ino}, sizeof (int64_t)));
+    self->counters.totals.n_lost += g_hash_table_add (self->lost, GSIZE_TO_POINTER (ino));
 }
 
 bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error)

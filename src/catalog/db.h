@@ -66,7 +66,8 @@ struct EcfsCatalog {
     sqlite3_stmt *statements[N_STATEMENTS];
     Counters counters;    /* valid in open and failing */
     int64_t noted_age_ns; /* in the database; negative: noted in another boot */
-    GHashTable *lost;     /* int64_t numbers of files that lost content lately; NULL: none did; … */
+    unsigned n_marks_removed;
+    GHashTable *lost;     /* numbers of files that lost content lately; NULL: none did; … */
     int64_t lost_from_ns; /* … since this age */
     GByteArray *redo;     /* statements since BEGIN */
     GByteArray *record;   /* journal record of the operation that runs */

@@ -69,7 +69,7 @@ static bool mark (EcfsCatalog *self)
     return true;
 }
 
-bool ecfs_catalog_mark (EcfsCatalog *self, GError **error)
+bool ecfs_catalog_advance (EcfsCatalog *self, GError **error)
 {
     return CHANGE (self, error, mark (self));
 }

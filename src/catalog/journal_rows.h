@@ -35,7 +35,7 @@ bool ecfs_catalog_journal_bytes (EcfsCatalog *self, uint64_t after, uint64_t *re
 bool ecfs_catalog_journal_drop (EcfsCatalog *self, uint64_t sequence, bool *ret_more, GError **error);
 
 /** A record that changes nothing, so that what is stored from now on has a number of its own. */
-bool ecfs_catalog_mark (EcfsCatalog *self, GError **error);
+bool ecfs_catalog_advance (EcfsCatalog *self, GError **error);
 
 /* Places */
 

@@ -3,7 +3,7 @@
 #include "catalog/content_priv.h"
 #include "util/units.h"
 
-#define BATCH 256 /* stripes of one operation */
+#define BATCH 4096 /* stripes of one operation */
 
 bool ecfs_mark_check (const char *name, GError **error)
 {
@@ -46,19 +46,28 @@ static GArray *list_marks (EcfsCatalog *self, GError **error)
             return NULL;
         g_array_append_val (marks, mark);
     }
-    ecfs_query_end (&query);
-    for (guint i = 0; i < marks->len && found == 0; i++) {
-        EcfsMark *mark = &g_array_index (marks, EcfsMark, i);
-        int64_t bytes = 0;
-        found = QUERY_NUMBER (self, MARK_BYTES, &bytes, error, INT (mark->sequence)) < 0 ? -1 : 0;
-        mark->bytes = (uint64_t) bytes;
-    }
     return found < 0 ? NULL : g_steal_pointer (&marks);
 }
 
 GArray *ecfs_catalog_marks (EcfsCatalog *self, GError **error)
 {
     return READ (self, list_marks (self, error));
+}
+
+bool ecfs_catalog_mark_bytes (EcfsCatalog *self, const EcfsMark *mark, uint64_t *ret_bytes, GError **error)
+{
+    int64_t bytes = 0;
+    bool good = READ (self, QUERY_NUMBER (self, MARK_BYTES, &bytes, error, INT (mark->sequence))) >= 0;
+    *ret_bytes = (uint64_t) bytes;
+    return good;
+}
+
+unsigned ecfs_catalog_marks_removed (EcfsCatalog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    unsigned n = self->n_marks_removed;
+    ecfs_mutex_unlock (&self->lock);
+    return n;
 }
 
 static int find_mark (EcfsCatalog *self, const char *name, EcfsMark *ret_mark, GError **error)
@@ -73,7 +82,8 @@ static int find_mark (EcfsCatalog *self, const char *name, EcfsMark *ret_mark, G
 static bool get_mark (EcfsCatalog *self, const char *name, EcfsMark *ret_mark, GError **error)
 {
     int found = find_mark (self, name, ret_mark, error);
-    return found == 1 || (found == 0 && ecfs_fail (error, ENOENT, "there is no mark %s", name));
+    return found == 1 ||
+           (found == 0 && ecfs_fail (error, ENOENT, "there is no mark %s: 'ecfs mark --list' shows them", name));
 }
 
 bool ecfs_catalog_mark_find (EcfsCatalog *self, const char *name, EcfsMark *ret_mark, GError **error)
@@ -92,7 +102,8 @@ static bool add_mark (EcfsCatalog *self, const char *name, GError **error)
     EcfsMark mark;
     int found = find_mark (self, name, &mark, error);
     if (found != 0)
-        return found == 1 && ecfs_fail (error, EEXIST, "there is a mark %s already", name);
+        return found == 1 &&
+               ecfs_fail (error, EEXIST, "there is a mark %s already: 'ecfs mark --remove' ends it", name);
     mark = (EcfsMark){.epoch = self->epoch, .sequence = self->counters.sequence + 1, .time_ns = ecfs_real_ns ()};
     g_strlcpy (mark.name, name, sizeof mark.name);
     ecfs_journal_put_mark (self->record, mark.name, mark.epoch, mark.sequence, mark.time_ns);
@@ -109,6 +120,7 @@ static bool remove_mark (EcfsCatalog *self, const char *name, GError **error)
     EcfsMark mark;
     if (!get_mark (self, name, &mark, error))
         return false;
+    self->n_marks_removed++;
     ecfs_journal_put_mark_removed (self->record, name);
     return EXEC (self, MARK_DELETE, error, TEXT (name));
 }
@@ -118,18 +130,21 @@ bool ecfs_catalog_mark_remove (EcfsCatalog *self, const char *name, GError **err
     return CHANGE_DURABLE (self, error, remove_mark (self, name, error));
 }
 
-static bool settle (EcfsCatalog *self, bool *ret_more, GError **error)
+static bool settle (EcfsCatalog *self, int64_t *after, bool *ret_more, GError **error)
 {
-    if (!EXEC (self, MARKED_SETTLE, error, INT (BATCH)))
+    int64_t last = 0;
+    int found = QUERY_NUMBER (self, DELETIONS_NEXT, &last, error, INT (*after), INT (BATCH));
+    if (found < 0 || !EXEC (self, MARKED_SETTLE, error, INT (*after), INT (last)))
         return false;
-    *ret_more = ecfs_changes (self) == BATCH;
+    *ret_more = last > *after;
+    *after = MAX (last, *after);
     return true;
 }
 
-bool ecfs_catalog_marks_settle (EcfsCatalog *self, bool *ret_more, GError **error)
+bool ecfs_catalog_marks_settle (EcfsCatalog *self, int64_t *after, bool *ret_more, GError **error)
 {
     *ret_more = false;
-    return CHANGE (self, error, settle (self, ret_more, error));
+    return CHANGE (self, error, settle (self, after, ret_more, error));
 }
 
 bool ecfs_mark_restore (EcfsCatalog *self, const EcfsJournalItem *item, GError **error)

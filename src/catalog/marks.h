@@ -14,7 +14,6 @@ typedef struct EcfsMark {
     uint32_t epoch;
     uint64_t sequence; /* the archive was as this record and all before it tell */
     int64_t time_ns;   /* since 1970 */
-    uint64_t bytes;    /* of stripes that only what is kept for it has, maybe with others */
 } EcfsMark;
 
 /** Whether it may be one's name: letters, digits and "._-", not beginning with one of these or being a moment; EINVAL.
@@ -28,7 +27,12 @@ bool ecfs_catalog_mark_remove (EcfsCatalog *self, const char *name, GError **err
 GArray *ecfs_catalog_marks (EcfsCatalog *self, GError **error);
 /** ENOENT. */
 bool ecfs_catalog_mark_find (EcfsCatalog *self, const char *name, EcfsMark *ret_mark, GError **error);
-/** Some stripes that no mark needs any more wait as others do. *ret_more: it is to be called again. */
-bool ecfs_catalog_marks_settle (EcfsCatalog *self, bool *ret_more, GError **error);
+/** Of stripes that only what is kept for it has, maybe with other marks. */
+bool ecfs_catalog_mark_bytes (EcfsCatalog *self, const EcfsMark *mark, uint64_t *ret_bytes, GError **error);
+/** How many were removed since it was opened. Thread-safe. */
+unsigned ecfs_catalog_marks_removed (EcfsCatalog *self);
+/** Some of the stripes behind *after, which moves on from 0, wait as others do if no mark needs them any more.
+ * *ret_more: it is to be called again. */
+bool ecfs_catalog_marks_settle (EcfsCatalog *self, int64_t *after, bool *ret_more, GError **error);
 
 #endif

@@ -157,7 +157,8 @@ static const char schema_20[] =
     "ALTER TABLE deletions ADD COLUMN born INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE objects ADD COLUMN since INTEGER;"
     "CREATE TABLE marks (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, "
-    "  time_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
+    "  time_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX deletions_marked ON deletions (born, sequence, bytes) WHERE at_once = 4;";
 
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {

@@ -166,7 +166,7 @@
        "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
     X (DELETION_SUM, "SELECT count (*), ifnull (sum (bytes), 0) FROM deletions WHERE endpoint = ?") \
     X (DELETION_FIND, "SELECT id, at_once FROM deletions WHERE object = ? AND idx = ? AND instance = ? AND endpoint = ? " \
-       "ORDER BY at_once DESC LIMIT 1") \
+       "ORDER BY at_once = 3 DESC, at_once DESC LIMIT 1") \
     X (DELETIONS_REMOVED, "SELECT id, endpoint, queued_age_ns, queued_ns, bytes, sequence FROM deletions " \
        "WHERE id > ? AND +at_once = 0 ORDER BY id LIMIT ?") \
     X (MARK_LIST, "SELECT name, epoch, sequence, time_ns FROM marks ORDER BY sequence, name") \
@@ -175,8 +175,9 @@
     X (MARK_DELETE, "DELETE FROM marks WHERE name = ?") \
     X (MARK_BYTES, "SELECT ifnull (sum (bytes), 0) FROM deletions " \
        "WHERE at_once = 4 AND born <= ?1 AND sequence > ?1") \
-    X (MARKED_SETTLE, "UPDATE deletions SET at_once = 0 WHERE id IN (SELECT id FROM deletions d WHERE d.at_once = 4 " \
-       "AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= d.born AND m.sequence < d.sequence) LIMIT ?)") \
+    X (DELETIONS_NEXT, "SELECT ifnull (max (id), 0) FROM (SELECT id FROM deletions WHERE id > ? ORDER BY id LIMIT ?)") \
+    X (MARKED_SETTLE, "UPDATE deletions AS d SET at_once = 0 WHERE id > ? AND id <= ? AND at_once = 4 " \
+       "AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= d.born AND m.sequence < d.sequence)") \
     X (OBJECT_SINCE, "UPDATE objects SET since = min (ifnull (since, sequence), (SELECT ifnull (since, sequence) " \
        "FROM objects WHERE id = ?2)) WHERE id = ?1") \
     X (OBJECT_SINCE_EVER, "UPDATE objects SET since = 0 WHERE id = ?") \

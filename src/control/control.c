@@ -385,7 +385,7 @@ static bool handle_mark (Client *client, JsonObject *request, JsonObject *reply,
     (void) reply; /* nothing to tell */
     return (name != NULL || ecfs_fail (error, EINVAL, "control socket: \"name\" is missing or wrong")) &&
            ecfs_mark_here (archive, name, ecfs_control_flag (request, "remove"), error) &&
-           ecfs_archive_store_journal (archive, is_wanted, client, error);
+           (ecfs_archive_store_journal (archive, is_wanted, client, error) || ecfs_prefix (error, ECFS_MARKED_HERE));
 }
 
 static bool handle_key_file (Client *client, JsonObject *request, JsonObject *reply, GError **error)

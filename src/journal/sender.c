@@ -270,7 +270,8 @@ static void rename_torn (Lane *self)
         return;
     sender->torn_last = self->place.sequence;
     g_clear_pointer (&sender->shared, g_bytes_unref);
-    if (self->place.sequence >= sender->durable && !ecfs_catalog_mark (ecfs_archive_catalog (sender->archive), &error))
+    if (self->place.sequence >= sender->durable &&
+        !ecfs_catalog_advance (ecfs_archive_catalog (sender->archive), &error))
         g_warning ("%s", error->message); /* it is tried again with the next change */
 }
 

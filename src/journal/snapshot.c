@@ -56,16 +56,16 @@ static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *ro
     return sequence < row->sequence ? -1 : sequence > row->sequence;
 }
 
-/* The oldest mark's time: its journal stays from the last snapshot before it on. */
-static int64_t marked_since (EcfsArchive *archive)
+/* Whether a mark is of before: its journal stays from the last snapshot before it on. */
+static bool is_marked_before (EcfsArchive *archive, const EcfsSnapshotRow *row)
 {
     g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL);
-    if (marks == NULL)
-        return INT64_MIN; /* the next look tells what is wrong */
-    int64_t since_ns = INT64_MAX;
-    for (guint i = 0; i < marks->len; i++)
-        since_ns = MIN (since_ns, g_array_index (marks, EcfsMark, i).time_ns);
-    return since_ns;
+    bool any = marks == NULL; /* the next look tells what is wrong */
+    for (guint i = 0; !any && i < marks->len; i++) {
+        const EcfsMark *mark = &g_array_index (marks, EcfsMark, i);
+        any = compare (mark->epoch, mark->sequence, row) < 0;
+    }
+    return any;
 }
 
 /* Since when the past is kept: not what was let go, and not from before the archive had a key, which endpoints can read
@@ -77,7 +77,8 @@ static int64_t history_since (EcfsArchive *archive, const GArray *rows, const Ec
     EcfsBrake brake;
     EcfsReleased released = {.time_ns = 0};
     int64_t since_ns = ecfs_config_history_since (ecfs_archive_config (archive)), sealed_ns = INT64_MIN;
-    if (ecfs_catalog_released (ecfs_archive_catalog (archive), &released, NULL)) /* else more is kept */
+    if (ecfs_catalog_released (ecfs_archive_catalog (archive), &released, NULL) && /* else more is kept */
+        released.time_ns <= g_get_real_time () * 1000)                             /* the clock was set back since */
         since_ns = MAX (since_ns, released.time_ns);
     if (ecfs_catalog_brake (ecfs_archive_catalog (archive), &brake, NULL) && brake.until_age_ns > 0)
         since_ns = MIN (since_ns, brake.from.time_ns);
@@ -156,7 +157,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
         }
         if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
             if (why->code == EPERM) /* what broke off keeps its name there: the next has another */
-                (void) ecfs_catalog_mark (ecfs_archive_catalog (archive), NULL);
+                (void) ecfs_catalog_advance (ecfs_archive_catalog (archive), NULL);
             g_propagate_error (error, why);
             return false;
         }
@@ -188,7 +189,7 @@ static bool mark_moment (EcfsArchive *archive, GError **error)
         rows->len > 0 &&
         g_array_index (rows, EcfsSnapshotRow, 0).epoch == ecfs_catalog_epoch (ecfs_archive_catalog (archive)) &&
         g_array_index (rows, EcfsSnapshotRow, 0).sequence >= ecfs_catalog_sequence (ecfs_archive_catalog (archive));
-    return !same || ecfs_catalog_mark (ecfs_archive_catalog (archive), error);
+    return !same || ecfs_catalog_advance (ecfs_archive_catalog (archive), error);
 }
 
 bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
@@ -318,7 +319,7 @@ static bool tidy (EcfsSnapshots *self, GError **error)
         rows->len < N_GENERATIONS ? NULL : &g_array_index (rows, EcfsSnapshotRow, rows->len - 1);
     /* What is before the oldest tells the past: of a catalog that was recovered, what the one before it had. */
     bool enough = oldest != NULL && is_safe (self, oldest) && oldest->time_ns <= history_since (archive, rows, NULL) &&
-                  oldest->time_ns <= marked_since (archive);
+                  !is_marked_before (archive, oldest);
     size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);

@@ -64,11 +64,13 @@ static EcfsLosses before_of (const Window *window, const GArray *kept)
 static bool keep_before (EcfsBrakeWatch *self, const EcfsLosses *now, GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    if (!self->looked || self->before.n_lost == now->n_lost)
+    if (self->looked && self->before.n_lost == now->n_lost)
         return true;
     g_autoptr (GArray) kept = ecfs_catalog_losses (catalog, error);
     if (kept == NULL)
         return false;
+    if (!self->looked) /* what is measured by comes from the process before, or there is none yet */
+        return kept->len > 0 || ecfs_catalog_losses_keep (catalog, now, now->age_ns - HOUR_NS, error);
     const EcfsLosses *last = kept->len == 0 ? NULL : &g_array_index (kept, EcfsLosses, kept->len - 1);
     if (last != NULL && self->before.age_ns - last->age_ns < KEEP_NS &&
         now->n_lost - MIN (last->n_lost, now->n_lost) < LEAST_FILES / FINE_SHARE)
@@ -94,8 +96,8 @@ char *ecfs_brake_command (const EcfsArchive *archive, const EcfsBrake *brake)
 static void tell (EcfsBrakeWatch *self, const EcfsBrake *brake)
 {
     g_autofree char *command = ecfs_brake_command (self->archive, brake);
-    g_warning ("%s: %" PRIu64 " of %" PRIu64 " files were deleted or overwritten within an hour: what they had is kept "
-               "for history_min; '%s' brings it back, 'ecfs history --release' lets it go",
+    g_warning ("%s: %" PRIu64 " of %" PRIu64 " files were deleted or overwritten within an hour: what is left of what "
+               "they had is kept for history_min; '%s' brings it back, 'ecfs history --release' lets it go",
                ecfs_archive_directory (self->archive), brake->last.n_lost - brake->from.n_lost, brake->last.n_files,
                command);
 }
@@ -105,11 +107,14 @@ static bool apply (EcfsBrakeWatch *self, const EcfsLosses *now, const Window *wi
 {
     EcfsBrake brake;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    const int64_t until_ns = now->age_ns + ecfs_archive_config (self->archive)->history_min_us * NS_PER_US;
+    const int64_t kept_ns = ecfs_archive_config (self->archive)->history_min_us * NS_PER_US;
+    const int64_t until_ns = now->age_ns + kept_ns;
+    if (kept_ns == 0)
+        return true;
     if (!ecfs_catalog_brake (catalog, &brake, error))
         return false;
     bool news = brake.until_age_ns == 0;
-    if (!news && until_ns - brake.until_age_ns < KEEP_NS)
+    if (!news && until_ns - brake.until_age_ns < MIN (KEEP_NS, kept_ns / 2))
         return true;
     if (news)
         brake.from = before_of (window, kept);

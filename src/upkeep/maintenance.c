@@ -14,8 +14,8 @@ struct EcfsMaintenance {
     EcfsDeletions *deletions;
     EcfsRetention *retention;
     EcfsBrakeWatch *brake;
-    bool settled;  /* what marks do not need any more; the thread's, as the next one */
-    guint n_marks; /* when that was done */
+    bool settled;             /* what marks do not need any more; the thread's, as the next one */
+    unsigned n_marks_removed; /* when that was done */
     pthread_t thread;
     EcfsMutex lock;
     EcfsCond wake;
@@ -117,17 +117,18 @@ static void settle_marks (EcfsMaintenance *self)
 {
     g_autoptr (GError) error = NULL;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    g_autoptr (GArray) marks = ecfs_catalog_marks (catalog, &error);
-    if (marks == NULL || (self->settled && marks->len == self->n_marks)) {
-        if (marks == NULL)
+    const unsigned n_removed = ecfs_catalog_marks_removed (catalog);
+    bool more = !self->settled || n_removed != self->n_marks_removed;
+    int64_t after = 0;
+    if (more)
+        self->settled = false;
+    while (more && !ecfs_archive_is_stopping (self->archive))
+        if (!ecfs_catalog_marks_settle (catalog, &after, &more, &error)) {
             g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
-        return;
-    }
-    bool more = !self->settled || marks->len < self->n_marks;
-    while (more && ecfs_catalog_marks_settle (catalog, &more, &error))
-        ;
-    self->settled = error == NULL;
-    self->n_marks = marks->len;
+            return;
+        }
+    self->settled = self->settled || !more;
+    self->n_marks_removed = n_removed;
 }
 
 /* Deletes what is due; each endpoint by itself. */

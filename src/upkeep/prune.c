@@ -44,8 +44,9 @@ static bool is_accounted_for (Pruning *self, const EcfsStripeHeader *header, Ecf
     for (guint i = 0; i < marks->len && header->epoch != ecfs_catalog_epoch (catalog); i++)
         if (g_array_index (marks, EcfsMark, i).epoch != ecfs_catalog_epoch (catalog))
             return ecfs_fail (error, EPERM,
-                              "a mark from before the archive was recovered may need it: remove the mark "
-                              "first ('ecfs mark --remove')");
+                              "the mark %s, from before the archive was recovered, may need it: remove that first "
+                              "('ecfs mark --remove')",
+                              g_array_index (marks, EcfsMark, i).name);
     if (header->epoch == ecfs_catalog_epoch (catalog) || self->unrecovered || stripe->is_open)
         return true;
     if (!ecfs_catalog_object_known (catalog, &header->object, &known, error))

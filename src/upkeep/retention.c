@@ -87,7 +87,8 @@ static bool find_cut (void *user, const EcfsRemovedStripe *stripe, size_t positi
         return false;
     (void) add_up (&cut->self->found, stripe, position);
     cut->seen.age_ns = MAX (cut->seen.age_ns, stripe->age_ns);
-    cut->seen.time_ns = MAX (cut->seen.time_ns, stripe->time_ns);
+    if (stripe->time_ns <= g_get_real_time () * 1000) /* the clock may have been wrong */
+        cut->seen.time_ns = MAX (cut->seen.time_ns, stripe->time_ns);
     if (helps || together) {
         cut->up_to = cut->seen;
         cut->sequence = stripe->sequence;

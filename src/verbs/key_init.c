@@ -102,7 +102,6 @@ static bool note_begun (EcfsArchive *archive, GError **error)
            ecfs_keys_begin (catalog, ecfs_archive_keys (archive), error) && ecfs_catalog_barrier (catalog, error);
 }
 
-/* With the key, and without services: what is stored first under it is the snapshot. */
 /* The past of before a key cannot be believed any more. */
 static bool check_marks (EcfsCatalog *catalog, GError **error)
 {
@@ -114,6 +113,7 @@ static bool check_marks (EcfsCatalog *catalog, GError **error)
                                           g_array_index (marks, EcfsMark, 0).name));
 }
 
+/* With the key, and without services: what is stored first under it is the snapshot. */
 static bool begin (EcfsArchive *archive, const Giving *giving, GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (archive);
@@ -162,7 +162,8 @@ static bool close_journal (EcfsArchive *archive, GError **error)
 static bool prepare_archive (const char *directory, const Giving *giving, GError **error)
 {
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, 0, error);
-    return archive != NULL && ecfs_archive_start (archive, error) && store_key (archive, giving, error) &&
+    return archive != NULL && check_marks (ecfs_archive_catalog (archive), error) &&
+           ecfs_archive_start (archive, error) && store_key (archive, giving, error) &&
            ecfs_archive_store_journal (archive, always, NULL, error);
 }
 

@@ -35,7 +35,7 @@ bool ecfs_mark (Ecfs *self, const char *name, bool removes, GError **error)
     if (self->mounted)
         return mark_mounted (directory, name, removes, error);
     return ecfs_mark_here (self->archive, name, removes, error) &&
-           ecfs_archive_store_journal (self->archive, NULL, NULL, error);
+           (ecfs_archive_store_journal (self->archive, NULL, NULL, error) || ecfs_prefix (error, ECFS_MARKED_HERE));
 }
 
 JsonArray *ecfs_mark_facts (EcfsArchive *archive, GError **error)
@@ -45,11 +45,16 @@ JsonArray *ecfs_mark_facts (EcfsArchive *archive, GError **error)
         return NULL;
     JsonArray *all = json_array_new ();
     for (guint i = 0; i < marks->len; i++) {
+        uint64_t bytes;
         const EcfsMark *mark = &g_array_index (marks, EcfsMark, i);
+        if (!ecfs_catalog_mark_bytes (ecfs_archive_catalog (archive), mark, &bytes, error)) {
+            json_array_unref (all);
+            return NULL;
+        }
         JsonObject *facts = json_object_new ();
         json_object_set_string_member (facts, "name", mark->name);
         json_object_set_int_member (facts, "time_ns", mark->time_ns);
-        json_object_set_int_member (facts, "bytes", (int64_t) mark->bytes);
+        json_object_set_int_member (facts, "bytes", (int64_t) bytes);
         json_array_add_object_element (all, facts);
     }
     return all;

@@ -6,6 +6,9 @@
 
 #include <json-glib/json-glib.h>
 
+/* Before what keeps endpoints from being told. */
+#define ECFS_MARKED_HERE "that is so here, and endpoints are told when they can be reached ('ecfs wait')"
+
 /** Sets a mark, or @removes it; durable on this machine. */
 bool ecfs_mark_here (EcfsArchive *archive, const char *name, bool removes, GError **error);
 /** All of them, as ecfs_marks () tells them; json_array_unref (). */

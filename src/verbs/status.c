@@ -1,4 +1,5 @@
 /* What `ecfs status` tells of an archive. */
+#include "catalog/marks.h"
 #include "verbs/status_priv.h"
 
 #include "archive/gaps.h"
@@ -496,6 +497,13 @@ static int64_t retained_until (const EcfsArchive *archive, const EcfsOpenTotals 
     return (g_get_real_time () + MAX (left_us, 0)) / G_USEC_PER_SEC;
 }
 
+/* Then nobody knows until when something waits. */
+static bool has_marks (const EcfsArchive *archive)
+{
+    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL);
+    return marks == NULL || marks->len > 0;
+}
+
 /* What endpoints can read still of an archive that has a key; nothing is added where they cannot. */
 static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
 {
@@ -517,7 +525,7 @@ static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
     json_object_set_int_member (facts, "endpoints_unknown", n_unknown);
     json_object_set_int_member (facts, "stray_stripes", (int64_t) n_strays);
     json_object_set_int_member (facts, "retained_stripes", (int64_t) totals.n_stripes);
-    if (totals.n_stripes > 0)
+    if (totals.n_stripes > 0 && !has_marks (archive))
         json_object_set_int_member (facts, "retained_until", retained_until (archive, &totals));
     json_object_set_object_member (status, "open", facts);
     return true;
@@ -535,7 +543,7 @@ static bool add_retired (JsonObject *status, EcfsArchive *archive, GError **erro
     json_object_set_int_member (status, "retired_objects", (int64_t) totals.n_objects);
     json_object_set_int_member (status, "retired_bytes", (int64_t) totals.content_bytes);
     json_object_set_int_member (status, "retired_stripes", (int64_t) totals.n_stripes);
-    if (totals.n_stripes > 0)
+    if (totals.n_stripes > 0 && !has_marks (archive))
         json_object_set_int_member (status, "retired_until", retained_until (archive, &totals));
     if (totals.n_objects + totals.n_stripes > 0)
         json_object_set_boolean_member (status, "sealed", FALSE);

@@ -438,7 +438,7 @@ static bool bring_paths (Undelete *self, GError **error)
     return true;
 }
 
-/* A mass deletion is undone with all that it took; one that came back in part is not. */
+/* A mass deletion is undone with all that was there just before it; one that came back in part is not. */
 static bool end_brake (const Undelete *self, GError **error)
 {
     EcfsBrake brake;
@@ -449,7 +449,7 @@ static bool end_brake (const Undelete *self, GError **error)
         return true;
     if (!ecfs_catalog_brake (self->now, &brake, error))
         return false;
-    return brake.until_age_ns == 0 || self->what->at_ns > brake.from.time_ns ||
+    return brake.until_age_ns == 0 || self->what->at_ns / 1000 != brake.from.time_ns / 1000 ||
            ecfs_catalog_brake_end (self->now, error);
 }
 

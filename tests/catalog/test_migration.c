@@ -29,7 +29,8 @@ static const char *const ways_back[CURRENT - 1] = {
     ("DROP INDEX objects_shared; ALTER TABLE objects DROP COLUMN kind; ALTER TABLE objects DROP COLUMN dead_bytes; "
      "ALTER TABLE extents DROP COLUMN sha256; ALTER TABLE extents DROP COLUMN generation; PRAGMA user_version = 17"),
     "DROP INDEX deletions_by_object; PRAGMA user_version = 18",
-    ("DROP TABLE released; ALTER TABLE deletions DROP COLUMN bytes; ALTER TABLE deletions DROP COLUMN queued_ns; "
+    ("DROP INDEX deletions_marked; DROP TABLE released; ALTER TABLE deletions DROP COLUMN bytes; ALTER TABLE deletions "
+     "DROP COLUMN queued_ns; "
      "ALTER TABLE counters DROP COLUMN n_lost; DROP TABLE losses; DROP TABLE brake; "
      "ALTER TABLE deletions DROP COLUMN born; ALTER TABLE objects DROP COLUMN since; DROP TABLE marks; PRAGMA "
      "user_version = 19"),

@@ -1,6 +1,7 @@
 /* A catalog that is written as records and read back, from its journal and from a dump, whole and damaged. */
 #include "catalog/journal.h"
 #include "catalog/journal_file.h"
+#include "catalog/marks.h"
 #include "catalog/restore.h"
 #include "fixture.h"
 
@@ -167,6 +168,12 @@ static void make_history (Fixture *f)
         g_autofree char *name = g_strdup_printf ("name%d", g_test_rand_int_range (0, 9));
         g_autofree char *other = g_strdup_printf ("name%d", g_test_rand_int_range (0, 9));
         step_on (f, name, other, dirs[g_test_rand_int_range (0, 3)]);
+        if (i == N_STEPS / 3) {
+            OK (e, ecfs_catalog_mark_add (f->catalog, "kept", &e));
+            OK (e, ecfs_catalog_mark_add (f->catalog, "removed", &e));
+        } else if (i == N_STEPS / 2) {
+            OK (e, ecfs_catalog_mark_remove (f->catalog, "removed", &e));
+        }
     }
     OK (e, ecfs_catalog_endpoint_set_state (f->catalog, f->endpoints[6], ECFS_ENDPOINT_READONLY, &e));
     OK (e, ecfs_catalog_endpoint_set_state (f->catalog, f->endpoints[7], ECFS_ENDPOINT_DRAINING, &e));
@@ -307,6 +314,12 @@ static void check_restored (Fixture *f, const GPtrArray *rows)
         OK (e, ecfs_catalog_deletions_at (again.catalog, i + 1, &n_deletions, &e));
         g_assert_cmpuint (n_deletions, ==, 0);
     }
+    EcfsMark mark, there;
+    OK (e, ecfs_catalog_mark_find (f->catalog, "kept", &mark, &e));
+    OK (e, ecfs_catalog_mark_find (again.catalog, "kept", &there, &e)); /* which a dump might leave out of both */
+    g_assert_cmpuint (there.sequence, ==, mark.sequence);
+    g_assert_cmpint (there.time_ns, ==, mark.time_ns);
+    g_assert_false (ecfs_catalog_mark_find (again.catalog, "removed", &there, NULL));
     g_autofree char *found = dump (&again);
     g_assert_cmpstr (found, ==, expected);
     g_assert_cmpuint (count_problems (&again), ==, 0);

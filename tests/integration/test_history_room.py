@@ -119,7 +119,7 @@ def test_what_a_mass_deletion_takes_is_kept_and_undone_by_the_command_told(place
         (mount.path / "new").write_bytes(b"%d" % i)
         (mount.path / "new").rename(mount.path / f"d/{i % 2}")
     archive.await_stored()
-    before = contents(lab.describe_tree(mount.path))
+    before, earlier = contents(lab.describe_tree(mount.path)), now()
     time.sleep(2.5)  # the mount looks every two seconds, and tells the moment of the look before
     files_lost(mount, 900)
     archive.await_stored()
@@ -137,6 +137,9 @@ def test_what_a_mass_deletion_takes_is_kept_and_undone_by_the_command_told(place
     command = shlex.split(told["command"])
     undelete(archive, "/d/3", "--at", told["moment"])
     assert brake_of(archive), "one file is not all"
+    undelete(archive, "/d", "--at", earlier)
+    undelete(archive, "/", "--at", earlier)
+    assert brake_of(archive), "and another moment may lack what came since"
     lab.ecfs(*command[1:])
     tree = contents(lab.describe_tree(mount.path))
     assert {path: tree[path] for path in before} == before and (mount.path / "other").exists()
@@ -160,6 +163,32 @@ def test_a_mass_deletion_that_was_meant(place, archive):
     assert brake_of(archive) is None
     mount = place.mount(archive)
     lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "all goes")
+
+
+def test_one_mark_in_the_place_of_another_frees_what_that_kept(place, archive):
+    """However soon it follows."""
+    archive.configure("archive", history="0", deletion_grace="0s", small_file="0")
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "file", 100_000)
+    archive.await_stored()
+    lab.ecfs("mark", archive.path, "monday")
+    (mount.path / "file").unlink()
+    archive.await_stored()
+    lab.until(lambda: archive.json("status")["marks"][0]["bytes"] > 0, 20, "the mark has it alone")
+    time.sleep(2.5)  # the mount looks every two seconds
+    lab.ecfs("mark", "--remove", archive.path, "monday")
+    lab.ecfs("mark", archive.path, "tuesday")
+    lab.until(lambda: archive.json("status")["deletions"] == 0, 20, "it goes")
+
+
+def test_a_key_does_not_end_what_a_mark_names(place):
+    archive = place.archive(place.directories(), "rs:4+2", "--key", "none")
+    lab.ecfs("mark", archive.path, "release-1")
+    done = lab.ecfs("key", "init", "--key", "split", archive.path, check=False)
+    assert done.returncode != 0 and "release-1" in done.stderr
+    assert not (archive.path / "key").exists()
+    lab.ecfs("mark", "--remove", archive.path, "release-1")
+    lab.ecfs("key", "init", "--key", "split", archive.path)
 
 
 def test_what_a_mark_names_is_kept_until_it_is_removed(place, archive):

@@ -2,6 +2,7 @@
 #include "archive/archive_priv.h"
 #include "archive/lineage.h"
 #include "catalog/journal_file.h"
+#include "catalog/marks.h"
 #include "fixture.h"
 #include "journal/journal_watch.h"
 #include "journal/snapshot.h"
@@ -169,6 +170,32 @@ static void test_history_is_kept (Fixture *fixture, gconstpointer data)
     set_history (fixture, 0);
     take_and_tidy (fixture, "h");
     g_assert_cmpuint (count_snapshots (fixture), ==, 2);
+    g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 2);
+}
+
+/* What tells of a mark's moment stays until it is removed, whatever the clock said when it was set. */
+static void test_marks_keep (Fixture *fixture, gconstpointer data)
+{
+    static const char *const names[] = {"b", "c", "d"};
+    EcfsCatalog *catalog = ecfs_archive_catalog (fixture->archive);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (fixture->archive), ECFS_CATALOG_NAME, NULL);
+    (void) make_file (fixture, "a"); /* that the journal alone tells of */
+    g_assert_true (ecfs_archive_store_journal (fixture->archive, NULL, NULL, NULL));
+    g_assert_true (ecfs_catalog_mark_add (catalog, "marked", NULL) && ecfs_catalog_barrier (catalog, NULL));
+    sqlite3 *db;
+    g_assert_cmpint (sqlite3_open_v2 (path, &db, SQLITE_OPEN_READWRITE, NULL), ==, SQLITE_OK);
+    (void) sqlite3_busy_timeout (db, 5000);
+    g_assert_cmpint (sqlite3_exec (db, "UPDATE marks SET time_ns = time_ns + 3600000000000", NULL, NULL, NULL), ==,
+                     SQLITE_OK);
+    g_assert_cmpint (sqlite3_close (db), ==, SQLITE_OK);
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        take_and_tidy (fixture, names[i]);
+        g_assert_cmpuint (count_kept (fixture, ECFS_JOURNAL_DIRECTORY), >=, i + 2);
+    }
+    g_assert_true (ecfs_catalog_mark_remove (catalog, "marked", NULL));
+    take_and_tidy (fixture, "e");
+    take_and_tidy (fixture, "f");
+    g_assert_cmpuint (count_kept (fixture, ECFS_JOURNAL_DIRECTORY), <=, 2);
     g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 2);
 }
 
@@ -378,6 +405,7 @@ int main (int argc, char **argv)
                 test_last_look, tear_down);
     g_test_add ("/snapshot/one-that-is-due-is-taken-when-somebody-waits", Fixture, "rs:4+2", set_up, test_waiting_looks,
                 tear_down);
+    g_test_add ("/snapshot/marks-keep-what-tells-of-them", Fixture, "rs:4+2", set_up, test_marks_keep, tear_down);
     g_test_add ("/snapshot/what-tells-of-the-past-is-kept-for-so-long", Fixture, "rs:4+2", set_up, test_history_is_kept,
                 tear_down);
     g_test_add ("/snapshot/what-an-endpoint-lost-is-stored-anew", Fixture, "rs:4+2", set_up, test_lost_is_stored_anew,

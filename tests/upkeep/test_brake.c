@@ -97,11 +97,34 @@ static void test_off (Fixture *fixture, gconstpointer code)
     check (fixture, 10000, 10000, 30, false, false);
 }
 
+/* Of an archive that was never looked at, what came before is nothing to measure by: what comes is. */
+static void test_first (Fixture *fixture, gconstpointer code)
+{
+    int64_t held_from_ns;
+    (void) code; /* the fixture's */
+    run_sql (fixture, "UPDATE counters SET n_lost = 0, n_files = 5000; DELETE FROM brake; DELETE FROM losses");
+    g_assert_cmpint (look (fixture, &held_from_ns).until_age_ns, ==, 0);
+    lose (fixture, 5000); /* before the next process looks */
+    g_assert_cmpint (look (fixture, &held_from_ns).until_age_ns, >, 0);
+}
+
+/* What is kept for no time needs no brake, and nothing to be said each time. */
+static void test_for_no_time (Fixture *fixture, gconstpointer code)
+{
+    (void) code; /* the fixture's */
+    ((EcfsConfig *) ecfs_archive_config (fixture->archive))->history_min_us = 0;
+    check (fixture, 10000, 5000, 30, false, true);
+    /* Else nothing of that type goes into the column. */
+    run_sql (fixture, "UPDATE counters SET n_lost = CASE WHEN EXISTS (SELECT 1 FROM brake) THEN 'brake' ELSE 0 END");
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* a mass deletion is a warning */
     g_test_add ("/brake/a-share-of-the-files-and-a-thousand", Fixture, "copies:2", set_up, test_shares, tear_down);
+    g_test_add ("/brake/the-first-is-no-exception", Fixture, "copies:2", set_up, test_first, tear_down);
+    g_test_add ("/brake/for-no-time", Fixture, "copies:2", set_up, test_for_no_time, tear_down);
     g_test_add ("/brake/can-be-switched-off", Fixture, "copies:2", set_up, test_off, tear_down);
     return g_test_run ();
 }
