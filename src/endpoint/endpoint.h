@@ -149,7 +149,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsEndpoint, ecfs_endpoint_free)
  * nothing is removed, replaced, renamed or appended to. Files have their final names from their first byte on, so one
  * may be there that is not whole. Each marker is a file of its own.
  */
-#define ECFS_RETAIN_OPTION_KEY "delete" /* of an endpoint */
+#define ECFS_RETAIN_OPTION_KEY "delete" /* of drivers that can store in place, beside their own */
 #define ECFS_RETAIN_NOT        0
 #define ECFS_RETAIN_ALWAYS     INT64_MAX
 

@@ -45,8 +45,7 @@ typedef struct EcfsSlot EcfsSlot;
 
 /* Keys that every scheme takes and the core reads; the head of every driver's option_keys. */
 #define ECFS_COMMON_OPTION_KEYS "connections", "stall_timeout", "connect_timeout"
-/* One more, of drivers that can store in place. */
-#define ECFS_IN_PLACE_MODE     0400 /* nobody but root opens such a file for writing again, if nobody may chmod it */
+#define ECFS_IN_PLACE_MODE      0400 /* nobody but root opens such a file for writing again, if nobody may chmod it */
 
 typedef struct EcfsHasherTerms {
     EcfsMarker expected; /* of the root in which files are hashed */
