@@ -49,6 +49,7 @@
 #include "util/error.h"
 #include "util/uuid.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define ECFS_CATALOG_GROUP_MS 20
@@ -78,6 +79,11 @@ void ecfs_catalog_allow (EcfsCatalog *self);
 /** Puts the content of the catalog @by in the place of that at @path. Nobody has either open but for reading @path, and
  * sees one of the two, whole. */
 bool ecfs_catalog_replace (const char *path, const char *by, GError **error);
+
+/** A copy of the catalog as it is at the end of the call, as the file @path, while others go on to use it: they wait
+ * for some milliseconds at a time, and no transaction of it stays open. The copy is not durable. Takes as much room as
+ * the catalog. ECANCELED soon after *@stop became true; NULL: it is never given up. Blocks; thread-safe. */
+bool ecfs_catalog_copy (EcfsCatalog *self, const char *path, const atomic_bool *stop, GError **error);
 
 /** Commits and closes; false when the last COMMIT failed. NULL is accepted. */
 bool ecfs_catalog_close (EcfsCatalog *self, GError **error);
