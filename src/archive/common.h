@@ -103,13 +103,14 @@ bool ecfs_archive_is_quiet (const EcfsArchive *self, int64_t for_us);
 guint ecfs_uuid_hash (gconstpointer key);
 gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 
-#define ECFS_LOCK_NAME       "lock"
-#define ECFS_CONFIG_NAME     "ecfs.conf"
-#define ECFS_CATALOG_NAME    "catalog.sqlite"
-#define ECFS_STAGED_ID_NAME  "staging-id"   /* what its staging directory is to say that it is */
-#define ECFS_CONTROL_SOCKET  "control.sock" /* the door to a running mount */
-#define ECFS_DOWN_SINCE_NAME "down-since"   /* since when endpoints are down */
-#define ECFS_GAPS_NAME       "journal-gaps" /* which endpoints have lost some of the journal (gaps.h) */
+#define ECFS_LOCK_NAME         "lock"
+#define ECFS_CONFIG_NAME       "ecfs.conf"
+#define ECFS_CATALOG_NAME      "catalog.sqlite"
+#define ECFS_CATALOG_COPY_NAME "catalog-copy.sqlite" /* of which a snapshot is taken; of a crash, and to be deleted */
+#define ECFS_STAGED_ID_NAME    "staging-id"          /* what its staging directory is to say that it is */
+#define ECFS_CONTROL_SOCKET    "control.sock"        /* the door to a running mount */
+#define ECFS_DOWN_SINCE_NAME   "down-since"          /* since when endpoints are down */
+#define ECFS_GAPS_NAME         "journal-gaps"        /* which endpoints have lost some of the journal (gaps.h) */
 
 /* The key, among the settings that the catalog keeps, of a directory that was recovered for reading only. */
 #define ECFS_READ_ONLY_KEY "recovered_for_reading"

@@ -138,6 +138,19 @@ GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error)
     return READ (self, list_snapshots (self, error));
 }
 
+#define SHRINKS_LEAST (256u << 10) /* bytes of a snapshot: of fewer nobody is told */
+#define SHRINKS_BY    4
+
+const EcfsSnapshotRow *ecfs_snapshots_shrunk (const GArray *snapshots, int64_t since_ns)
+{
+    for (guint i = 0; i + 1 < snapshots->len; i++) {
+        const EcfsSnapshotRow *row = &g_array_index (snapshots, EcfsSnapshotRow, i);
+        if (row->time_ns > since_ns && row[1].bytes >= SHRINKS_LEAST && row->bytes < row[1].bytes / SHRINKS_BY)
+            return row;
+    }
+    return NULL;
+}
+
 static bool add_snapshot (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, int64_t since_ns, GError **error)
 {
     if (!EXEC (self, SNAPSHOT_INSERT, error, INT (row->epoch), INT (row->sequence), INT (row->time_ns),

@@ -66,6 +66,10 @@ typedef struct EcfsSnapshotRow {
 
 /** GArray of EcfsSnapshotRow, newest first. */
 GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error);
+/** The newest of @snapshots (newest first) behind @since_ns that has less than a quarter of what the one before it had:
+ * most names have gone between the two. Packing alone takes less. NULL: there is none; else the one before it follows.
+ */
+const EcfsSnapshotRow *ecfs_snapshots_shrunk (const GArray *snapshots, int64_t since_ns);
 /** Durable: one more; but for the @keep newest those are forgotten that nobody needs who wants to know how it was at
  * any time behind @since_ns, or of a mark. */
 bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, int64_t since_ns,

@@ -1,11 +1,10 @@
 #include "journal/journal_watch.h"
 
-#include "catalog/journal_file.h"
+#include "journal/journal_io.h"
 
 #include <inttypes.h>
 
 #define FILES_MAX 1000000 /* that an endpoint lists: many times what two snapshots leave */
-#define SIZE_MOST ((uint64_t) 2 * ECFS_JOURNAL_FILE_MAX + 4096)
 
 unsigned ecfs_snapshot_copies (EcfsArchive *archive)
 {
@@ -66,21 +65,12 @@ static bool are_ours (EcfsArchive *archive, const EcfsJournalFile *file, const G
 static bool is_whole (EcfsArchive *archive, size_t position, const EcfsSnapshotRow *newest, const Seen *seen)
 {
     EcfsJournalFile file;
-    char name[ECFS_JOURNAL_NAME_SIZE], own_name[ECFS_JOURNAL_NAME_SIZE];
+    char name[ECFS_JOURNAL_NAME_SIZE];
     EcfsEndpoint *endpoint = ecfs_archive_endpoint (archive, position)->endpoint;
-    if (seen->size > SIZE_MOST)
-        return false;
-    g_autofree uint8_t *bytes = g_malloc (seen->size);
-    const EcfsRange range = {.size = seen->size, .to = bytes};
     ecfs_journal_file_name (&seen->file, name);
-    if (!ecfs_endpoint_read_wait (endpoint, name, &range, 1, NULL)) /* the caller says that it is not there */
-        return false;
-    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes, seen->size, ecfs_archive_keys (archive), &file, NULL);
-    if (rows == NULL)
-        return false;
-    ecfs_journal_file_name (&file, own_name);
-    return g_str_equal (name, own_name) &&
-           ecfs_uuid_equal (&file.archive, ecfs_catalog_archive (ecfs_archive_catalog (archive))) &&
+    /* The caller says that it is not there. */
+    g_autoptr (GPtrArray) rows = ecfs_journal_load (archive, endpoint, name, seen->size, &file, NULL);
+    return rows != NULL &&
            (file.kind == ECFS_JOURNAL_SEGMENT ? are_ours (archive, &file, rows) : file.time_ns == newest->time_ns);
 }
 

@@ -9,6 +9,7 @@
 #include "catalog/retention.h"
 #include "journal/journal_open.h"
 #include "journal/journal_watch.h"
+#include "journal/merge.h"
 
 #include <inttypes.h>
 
@@ -38,12 +39,14 @@ struct EcfsSnapshots {
     atomic_bool stop;
     bool tidied[ECFS_ENDPOINTS_MAX]; /* the thread's while it is running, as the next six */
     bool take;
-    int64_t watch_us;     /* when to look next at what endpoints have; at once, at first */
-    int64_t end_us;       /* when it is to be over; 0: whenever */
-    bool failed;          /* when it ran last */
-    bool taken;           /* one, by this process */
-    uint64_t n_stored;    /* segments by this process, when it was looked at last, … */
-    uint64_t n_contained; /* … and those that a snapshot has taken the place of */
+    int64_t watch_us;    /* when to look next at what endpoints have; at once, at first */
+    int64_t end_us;      /* when it is to be over; 0: whenever */
+    bool failed;         /* when it ran last */
+    uint64_t n_stored;   /* segments by this process, when it was looked at last, … */
+    uint64_t n_before;   /* … and those of them that are counted in … */
+    uint64_t n_behind;   /* … how many there were behind the last snapshot then; … */
+    bool has_behind;     /* … else those of before are the lineage's to count */
+    uint64_t n_unmerged; /* of which merging has not made larger ones, or has tried to */
     EcfsMutex lock;
     EcfsCond over;
     bool ended; /* guarded by lock */
@@ -68,6 +71,12 @@ static bool is_marked_before (EcfsArchive *archive, const EcfsSnapshotRow *row)
     return any;
 }
 
+/* How long a snapshot that is far smaller than the last is told of. */
+static int64_t alarm_since (EcfsArchive *archive)
+{
+    return g_get_real_time () * 1000 - ecfs_archive_config (archive)->history_min_us * 1000;
+}
+
 /* Since when the past is kept: not what was let go, and not from before the archive had a key, which endpoints can read
  * and nobody believes.
  * @next is the snapshot that comes; NULL: none does. */
@@ -82,6 +91,9 @@ static int64_t history_since (EcfsArchive *archive, const GArray *rows, const Ec
         since_ns = MAX (since_ns, released.time_ns);
     if (ecfs_catalog_brake (ecfs_archive_catalog (archive), &brake, NULL) && brake.until_age_ns > 0)
         since_ns = MIN (since_ns, brake.from.time_ns);
+    const EcfsSnapshotRow *shrunk = ecfs_snapshots_shrunk (rows, alarm_since (archive));
+    if (shrunk != NULL) /* what there was before is kept until somebody may have seen that */
+        since_ns = MIN (since_ns, shrunk[1].time_ns);
     if (!ecfs_keys_end (ecfs_archive_catalog (archive), &end, NULL) || end.epoch == 0)
         return since_ns;
     if (next != NULL)
@@ -125,6 +137,21 @@ static size_t choose (EcfsArchive *archive, const bool *failed, EcfsEndpoint **r
     return n_chosen < n_copies ? 0 : n_chosen;
 }
 
+/* Forgets those before it that nobody needs. */
+static bool note_snapshot (EcfsArchive *archive, const EcfsSnapshotRow *row, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, error);
+    if (rows == NULL)
+        return false;
+    g_array_prepend_vals (rows, row, 1);
+    if (ecfs_snapshots_shrunk (rows, row->time_ns - 1) == &g_array_index (rows, EcfsSnapshotRow, 0))
+        g_warning ("%s: the snapshot of the catalog has %" PRIu64 " bytes, and the one before it had %" PRIu64
+                   ": most names have gone since; 'ecfs status' says how to see what there was",
+                   ecfs_archive_directory (archive), row->bytes, g_array_index (rows, EcfsSnapshotRow, 1).bytes);
+    return ecfs_catalog_snapshot_add (catalog, row, N_GENERATIONS, history_since (archive, rows, row), error);
+}
+
 /* Stores one, without the endpoints that fail as long as enough are left. */
 static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_bool *stop, GError **error)
 {
@@ -134,6 +161,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
     g_autofree bool *failed = g_new0 (bool, n_endpoints + 1);
     g_autofree char *path = g_build_filename (ecfs_archive_directory (archive), ECFS_CATALOG_NAME, NULL);
     EcfsSnapshotOrder order = {.catalog = path,
+                               .live = ecfs_archive_catalog (archive),
                                .keys = ecfs_archive_keys (archive),
                                .reserve_bytes = ecfs_archive_config (archive)->staging_reserve / 2,
                                .endpoints = endpoints,
@@ -151,9 +179,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
         if (ecfs_snapshot_store (&order, &row, &bad, &why)) {
             for (size_t i = 0; i < order.n_endpoints; i++)
                 ecfs_archive_note_journal (archive, positions[i], false);
-            g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
-            return rows != NULL && ecfs_catalog_snapshot_add (ecfs_archive_catalog (archive), &row, N_GENERATIONS,
-                                                              history_since (archive, rows, &row), error);
+            return note_snapshot (archive, &row, error);
         }
         if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
             if (why->code == EPERM) /* what broke off keeps its name there: the next has another */
@@ -168,14 +194,20 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
     }
 }
 
+static void note_behind (EcfsSnapshots *self, uint64_t n_behind)
+{
+    self->has_behind = true;
+    self->n_behind = n_behind;
+    self->n_before = self->n_stored;
+}
+
 static bool take_snapshot (EcfsSnapshots *self, GError **error)
 {
     if (!store_snapshot (self->archive, self->end_us, &self->stop, error))
         return false;
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
         self->tidied[i] = false;
-    self->taken = true;
-    self->n_contained = self->n_stored;
+    note_behind (self, 0);
     return true;
 }
 
@@ -341,6 +373,45 @@ bool ecfs_journal_tidy (EcfsArchive *archive, GError **error)
     return tidied;
 }
 
+static uint64_t count_segments (EcfsSnapshots *self)
+{
+    return self->n_stored - self->n_before +
+           (self->has_behind ? self->n_behind : ecfs_lineage_n_segments (self->lineage));
+}
+
+/* Where nothing may be removed, what is small stays, and a recovery has it all to read. */
+static bool merge (EcfsSnapshots *self, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    EcfsSnapshotRow newest = {.sequence = 0};
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
+    uint64_t most = 0, n_segments = count_segments (self);
+    bool all = true;
+    if (rows == NULL)
+        return false;
+    if (n_segments < self->n_unmerged + atomic_load (&ecfs_merge_least))
+        return true;
+    if (rows->len > 0)
+        newest = g_array_index (rows, EcfsSnapshotRow, 0);
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive) && !atomic_load (&self->stop); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        uint64_t n_behind = 0;
+        g_autoptr (GError) why = NULL;
+        if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint))
+            continue;
+        bool may =
+            ecfs_endpoint_retain_us (endpoint->endpoint) == ECFS_RETAIN_NOT && ecfs_lineage_confirm (self->lineage, i);
+        if (may && !ecfs_journal_merge (archive, endpoint->endpoint, &newest, &self->stop, &n_behind, &why))
+            g_info ("segments stay as they are for now: %s", why->message);
+        all = all && may && why == NULL;
+        most = MAX (most, n_behind);
+    }
+    if (all)
+        note_behind (self, most);
+    self->n_unmerged = count_segments (self);
+    return true;
+}
+
 static void tell_failure (EcfsSnapshots *self, const GError *error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
@@ -362,7 +433,7 @@ static void *run (void *data)
         self->take = is_damaged (self);
     }
     bool done = (!self->take || (mark_moment (self->archive, &error) && take_snapshot (self, &error))) &&
-                drop_records (self, &error) && tidy (self, &error);
+                drop_records (self, &error) && tidy (self, &error) && merge (self, &error);
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (self->archive));
     if (!done)
         tell_failure (self, error);
@@ -379,11 +450,6 @@ static void *run (void *data)
 bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes)
 {
     return n_segments >= MAX (LEAST_SEGMENTS, snapshot_bytes / SEGMENT_BYTES);
-}
-
-static uint64_t count_segments (EcfsSnapshots *self)
-{
-    return self->n_stored - self->n_contained + (self->taken ? 0 : ecfs_lineage_n_segments (self->lineage));
 }
 
 /* Whether files of the journal lie open that two snapshots from after would take the place of. */

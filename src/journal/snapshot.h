@@ -38,8 +38,12 @@ void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored);
 /** Whether so many segments are many behind a snapshot of @snapshot_bytes. */
 bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes);
 
+/* Catalogs of so many bytes are copied before they are read; for tests to change. */
+extern _Atomic uint64_t ecfs_snapshot_copy_bytes;
+
 typedef struct EcfsSnapshotOrder {
     const char *catalog;     /* its path */
+    EcfsCatalog *live;       /* the same, where it is open for writing; NULL: nobody writes it */
     const EcfsKeyRing *keys; /* of the archive, which it is sealed under; NULL: it has none */
     uint64_t reserve_bytes;  /* of the disk that has it: so much stays free */
     EcfsEndpoint *const *endpoints;
@@ -50,9 +54,10 @@ typedef struct EcfsSnapshotOrder {
 
 /**
  * Takes one of a catalog, into a nameless file beside it, and stores that at each endpoint: the catalog is not read any
- * more when the first byte is sent. Blocks; ECANCELED, ETIME. What a failure leaves at endpoints is no snapshot to
- * anybody, and is tidied up later. *ret_failed (may be NULL) is then the index of the endpoint that could not store it,
- * or n_endpoints where that is not the reason.
+ * more when the first byte is sent. One that is large, and is written meanwhile, is copied first, if there is room for
+ * that: else SQLite's log of it grows until all is read. Blocks; ECANCELED, ETIME. What a failure leaves at endpoints
+ * is no snapshot to anybody, and is tidied up later. *ret_failed (may be NULL) is then the index of the endpoint that
+ * could not store it, or n_endpoints where that is not the reason.
  */
 bool ecfs_snapshot_store (const EcfsSnapshotOrder *order, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error);
 

@@ -1,59 +1,18 @@
 /* Taking a snapshot: the records go to a nameless file beside the catalog first, so that the catalog is read for as
  * long as that takes, and not for as long as the endpoints do. */
 #include "archive/common.h"
-#include "catalog/journal_file.h"
+#include "journal/journal_io.h"
 #include "journal/snapshot.h"
 #include "util/io.h"
 
 #include <inttypes.h>
 #include <sys/statvfs.h>
 
-#define PART_BYTES   (4u << 20) /* of records, about */
-#define STOP_LOOK_US 200000
-
-/* Storing one file */
-
-typedef struct Upload {
-    EcfsMutex lock;
-    EcfsCond ended;
-    bool done; /* guarded by lock, as the next */
-    GError *error;
-} Upload;
-
-static void on_stored (void *user, const GError *error)
-{
-    Upload *self = user;
-    ecfs_mutex_lock (&self->lock);
-    self->done = true;
-    self->error = error == NULL ? NULL : g_error_copy (error);
-    ecfs_cond_signal (&self->ended);
-    ecfs_mutex_unlock (&self->lock);
-}
-
-static bool store_file (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, const atomic_bool *stop,
-                        GError **error)
-{
-    Upload upload = {.done = false};
-    ecfs_mutex_init (&upload.lock);
-    ecfs_cond_init (&upload.ended);
-    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint, name, bytes->data, bytes->len, on_stored, &upload);
-    ecfs_mutex_lock (&upload.lock);
-    while (!upload.done) {
-        (void) ecfs_cond_wait_until (&upload.ended, &upload.lock, ecfs_now_us () + STOP_LOOK_US); /* the loop looks */
-        if (!upload.done && stop != NULL && atomic_load (stop))
-            ecfs_stream_cancel (stream);
-    }
-    ecfs_mutex_unlock (&upload.lock);
-    ecfs_stream_unref (stream);
-    ecfs_cond_clear (&upload.ended);
-    ecfs_mutex_clear (&upload.lock);
-    if (upload.error == NULL)
-        return true;
-    g_propagate_error (error, upload.error);
-    return false;
-}
+#define PART_BYTES (4u << 20) /* of records, about */
 
 /* Writing the records down */
+
+_Atomic uint64_t ecfs_snapshot_copy_bytes = UINT64_C (64) << 20; /* which are read in less than a second */
 
 typedef struct Part {
     uint32_t n_records;
@@ -111,9 +70,20 @@ static bool take_record (void *user, const GByteArray *record, GError **error)
     return true;
 }
 
-static bool write_down (Taking *self, GError **error)
+/* Whether it is to be copied before it is read, and can be. */
+static bool wants_copy (const Taking *self)
 {
-    EcfsCatalog *catalog = ecfs_catalog_open (self->order->catalog, ECFS_CATALOG_READONLY, error);
+    struct stat file;
+    struct statvfs disk;
+    if (self->order->live == NULL || stat (self->order->catalog, &file) != 0 ||
+        (uint64_t) file.st_size < atomic_load (&ecfs_snapshot_copy_bytes) || fstatvfs (self->fd, &disk) != 0)
+        return false;
+    return (uint64_t) disk.f_bavail * disk.f_frsize >= self->order->reserve_bytes + 2 * (uint64_t) file.st_size;
+}
+
+static bool write_down_from (Taking *self, const char *path, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
     if (catalog == NULL)
         return false;
     self->file = (EcfsJournalFile){.archive = *ecfs_catalog_archive (catalog),
@@ -122,6 +92,17 @@ static bool write_down (Taking *self, GError **error)
                                    .time_ns = g_get_real_time () * 1000};
     bool written = ecfs_catalog_dump (catalog, take_record, self, &self->file.last, error) && end_part (self, error);
     (void) ecfs_catalog_close (catalog, NULL); /* nothing was written there */
+    return written;
+}
+
+static bool write_down (Taking *self, GError **error)
+{
+    if (!wants_copy (self))
+        return write_down_from (self, self->order->catalog, error);
+    g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_COPY_NAME, NULL);
+    bool written =
+        ecfs_catalog_copy (self->order->live, path, self->order->stop, error) && write_down_from (self, path, error);
+    (void) unlink (path); /* what stays is replaced by the next */
     return written;
 }
 
@@ -147,10 +128,10 @@ static bool store_part (Taking *self, GError **error)
     g_autoptr (GByteArray) bytes = ecfs_journal_file_format (&self->file, self->raw, order->keys);
     for (size_t i = 0; i < order->n_endpoints; i++) {
         g_autoptr (GError) reason = NULL;
-        if (store_file (order->endpoints[i], name, bytes, order->stop, &reason))
+        if (ecfs_journal_store (order->endpoints[i], name, bytes, order->stop, &reason))
             continue;
         if (reason->code != EEXIST || (!ecfs_endpoint_remove_wait (order->endpoints[i], name, error) ||
-                                       !store_file (order->endpoints[i], name, bytes, order->stop, error))) {
+                                       !ecfs_journal_store (order->endpoints[i], name, bytes, order->stop, error))) {
             if (reason->code != EEXIST)
                 g_propagate_error (error, g_steal_pointer (&reason));
             self->failed = i;

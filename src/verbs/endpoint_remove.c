@@ -104,6 +104,7 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
     g_autofree char *path = g_build_filename (ecfs_archive_directory (self), ECFS_CATALOG_NAME, NULL);
     size_t n_chosen = choose (self, endpoints);
     const EcfsSnapshotOrder order = {.catalog = path,
+                                     .live = ecfs_archive_catalog (self),
                                      .keys = ecfs_archive_keys (self),
                                      .reserve_bytes = ecfs_archive_config (self)->staging_reserve / 2,
                                      .endpoints = endpoints,

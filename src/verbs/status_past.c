@@ -64,6 +64,25 @@ static bool add_brake (JsonObject *status, EcfsArchive *archive, GError **error)
     return true;
 }
 
+/* A snapshot that is far smaller than the one before it. */
+static bool add_shrunk (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    const int64_t least_ns = ecfs_archive_config (archive)->history_min_us * 1000;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
+    if (rows == NULL)
+        return false;
+    const EcfsSnapshotRow *shrunk = ecfs_snapshots_shrunk (rows, g_get_real_time () * 1000 - least_ns);
+    if (shrunk == NULL)
+        return true;
+    JsonObject *facts = json_object_new ();
+    json_object_set_double_member (facts, "time", (double) shrunk->time_ns / 1e9);
+    json_object_set_int_member (facts, "bytes", (int64_t) shrunk->bytes);
+    json_object_set_double_member (facts, "before", (double) shrunk[1].time_ns / 1e9);
+    json_object_set_int_member (facts, "bytes_before", (int64_t) shrunk[1].bytes);
+    json_object_set_object_member (status, "shrunk", facts);
+    return true;
+}
+
 static bool add_marks (JsonObject *status, EcfsArchive *archive, GError **error)
 {
     JsonArray *marks = ecfs_mark_facts (archive, error);
@@ -94,7 +113,7 @@ bool ecfs_status_add_past (JsonObject *status, EcfsArchive *archive, GError **er
     JsonObject *past = json_object_new ();
     json_object_set_object_member (status, "past", past);
     if (!add_up (archive, past, error) || !add_released (archive, past, error) || !add_brake (status, archive, error) ||
-        !add_marks (status, archive, error))
+        !add_shrunk (status, archive, error) || !add_marks (status, archive, error))
         return false;
     if (config->history_max > 0)
         json_object_set_int_member (past, "limit", (int64_t) config->history_max);

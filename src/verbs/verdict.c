@@ -672,6 +672,28 @@ static void judge_unreadable (Verdict *self)
                           .action = g_strdup_printf ("ecfs fsck -n %s", self->directory)});
 }
 
+/* Most names have gone, and no brake has told of it: by a program that went wrong, or a catalog that did. */
+static void judge_shrunk (Verdict *self)
+{
+    JsonObject *shrunk = part_of (self->status, "shrunk");
+    if (shrunk == NULL || json_object_has_member (self->status, "brake"))
+        return;
+    g_autoptr (GDateTime) before =
+        g_date_time_new_from_unix_local ((gint64) json_object_get_double_member (shrunk, "before"));
+    g_autofree char *moment = before == NULL ? g_strdup ("?") : g_date_time_format (before, "%F %T");
+    add (self, &(Problem){.verdict = "at risk",
+                          .check = 1,
+                          .since = (int64_t) json_object_get_double_member (shrunk, "time"),
+                          .reason = g_strdup_printf ("the last snapshot of the catalog has %" PRIi64
+                                                     " bytes, and the one before it had %" PRIi64 ": most names have "
+                                                     "gone since",
+                                                     number_of (shrunk, "bytes"), number_of (shrunk, "bytes_before")),
+                          .meaning = g_strdup ("If that was not meant, what had these names is lost when its time has "
+                                               "passed."),
+                          .advice = g_strdup ("See what there was; 'ecfs undelete' brings it back:"),
+                          .action = g_strdup_printf ("ecfs ls %s --at '%s'", self->directory, moment)});
+}
+
 static void praise (Verdict *self)
 {
     guint n_endpoints = json_array_get_length (json_object_get_array_member (self->status, "endpoints"));
@@ -709,6 +731,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_rebuilt (&self);
     judge_staging (&self);
     judge_full (&self);
+    judge_shrunk (&self);
     judge_disagreeing (&self);
     judge_false_markers (&self);
     if (self.worst == NULL)

@@ -173,21 +173,56 @@ static void test_history_is_kept (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 2);
 }
 
+static void run_sql (const Fixture *fixture, const char *sql)
+{
+    sqlite3 *db;
+    g_autofree char *path = g_build_filename (fixture->directory, ECFS_CATALOG_NAME, NULL);
+    g_assert_cmpint (sqlite3_open_v2 (path, &db, SQLITE_OPEN_READWRITE, NULL), ==, SQLITE_OK);
+    (void) sqlite3_busy_timeout (db, 5000);
+    g_assert_cmpint (sqlite3_exec (db, sql, NULL, NULL, NULL), ==, SQLITE_OK);
+    g_assert_cmpint (sqlite3_close (db), ==, SQLITE_OK);
+}
+
+static bool has_shrunk (Fixture *fixture, int64_t since_ns)
+{
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (fixture->archive), NULL);
+    return ecfs_snapshots_shrunk (rows, since_ns) != NULL;
+}
+
+/* Of a catalog that has lost most of its names what was before stays, although no history is kept; for a while. */
+static void test_what_shrank_is_kept (Fixture *fixture, gconstpointer data)
+{
+    static const char *const names[] = {"b", "c", "d"};
+    set_history (fixture, 0);
+    take_and_tidy (fixture, "a");
+    run_sql (fixture, "UPDATE snapshots SET bytes = 1000000");
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        take_and_tidy (fixture, names[i]);
+        g_assert_true (has_shrunk (fixture, 0));
+        g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, i + 2);
+    }
+    g_assert_false (has_shrunk (fixture, g_get_real_time () * 1000));
+    run_sql (fixture, "UPDATE snapshots SET bytes = 300000 WHERE bytes = 1000000"); /* as packing makes of it */
+    run_sql (fixture, "UPDATE snapshots SET bytes = 80000 WHERE bytes <> 300000");
+    int64_t end_us = ecfs_now_us () + PATIENCE_US;
+    while (has_shrunk (fixture, 0) && ecfs_now_us () < end_us)
+        g_usleep (LOOK_US); /* the archive reads for a moment what there was */
+    g_assert_false (has_shrunk (fixture, 0));
+    take_and_tidy (fixture, "e"); /* which is smaller than that, and too small to be told of */
+    run_sql (fixture, "UPDATE snapshots SET bytes = 80000");
+    take_and_tidy (fixture, "f");
+    g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 2);
+}
+
 /* What tells of a mark's moment stays until it is removed, whatever the clock said when it was set. */
 static void test_marks_keep (Fixture *fixture, gconstpointer data)
 {
     static const char *const names[] = {"b", "c", "d"};
     EcfsCatalog *catalog = ecfs_archive_catalog (fixture->archive);
-    g_autofree char *path = g_build_filename (ecfs_archive_directory (fixture->archive), ECFS_CATALOG_NAME, NULL);
     (void) make_file (fixture, "a"); /* that the journal alone tells of */
     g_assert_true (ecfs_archive_store_journal (fixture->archive, NULL, NULL, NULL));
     g_assert_true (ecfs_catalog_mark_add (catalog, "marked", NULL) && ecfs_catalog_barrier (catalog, NULL));
-    sqlite3 *db;
-    g_assert_cmpint (sqlite3_open_v2 (path, &db, SQLITE_OPEN_READWRITE, NULL), ==, SQLITE_OK);
-    (void) sqlite3_busy_timeout (db, 5000);
-    g_assert_cmpint (sqlite3_exec (db, "UPDATE marks SET time_ns = time_ns + 3600000000000", NULL, NULL, NULL), ==,
-                     SQLITE_OK);
-    g_assert_cmpint (sqlite3_close (db), ==, SQLITE_OK);
+    run_sql (fixture, "UPDATE marks SET time_ns = time_ns + 3600000000000");
     for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
         take_and_tidy (fixture, names[i]);
         g_assert_cmpuint (count_kept (fixture, ECFS_JOURNAL_DIRECTORY), >=, i + 2);
@@ -242,6 +277,24 @@ static void test_catalog_is_free (Fixture *fixture, gconstpointer data)
     g_assert_true (emptied);
     ecfs_endpoint_stop (endpoint);
     ecfs_endpoint_free (endpoint);
+}
+
+/* A large catalog is copied first, and that is what is stored: it recovers as it was, and no copy stays. */
+static void test_large_is_copied (Fixture *fixture, gconstpointer data)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t before = atomic_load (&ecfs_snapshot_copy_bytes);
+    make_files (fixture);
+    unsigned n_files = count_files (fixture->directory);
+    atomic_store (&ecfs_snapshot_copy_bytes, 1);
+    g_assert_true (ecfs_archive_store_journal (fixture->archive, NULL, NULL, &error));
+    g_assert_true (ecfs_journal_renew (fixture->archive, &error));
+    atomic_store (&ecfs_snapshot_copy_bytes, before);
+    g_assert_no_error (error);
+    g_assert_cmpuint (count_files (fixture->directory), ==, n_files);
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (fixture->archive), NULL);
+    g_assert_cmpuint (rows->len, ==, 1);
+    g_assert_cmpuint (g_array_index (rows, EcfsSnapshotRow, 0).bytes, >, N_FILES * 100);
 }
 
 static void test_disk_is_left (Fixture *fixture, gconstpointer data)
@@ -400,11 +453,13 @@ int main (int argc, char **argv)
     g_test_add_func ("/snapshot/many-segments-make-one-due", test_many_are_due);
     g_test_add ("/snapshot/catalog-is-free-while-it-is-sent", Fixture, "rs:4+2", set_up, test_catalog_is_free,
                 tear_down);
+    g_test_add ("/snapshot/large-is-copied", Fixture, "rs:4+2", set_up, test_large_is_copied, tear_down);
     g_test_add ("/snapshot/disk-is-left-to-others", Fixture, "rs:4+2", set_up, test_disk_is_left, tear_down);
     g_test_add ("/snapshot/one-that-is-due-is-taken-when-the-archive-is-closed", Fixture, "rs:4+2", set_up,
                 test_last_look, tear_down);
     g_test_add ("/snapshot/one-that-is-due-is-taken-when-somebody-waits", Fixture, "rs:4+2", set_up, test_waiting_looks,
                 tear_down);
+    g_test_add ("/snapshot/what-shrank-is-kept", Fixture, "rs:4+2", set_up, test_what_shrank_is_kept, tear_down);
     g_test_add ("/snapshot/marks-keep-what-tells-of-them", Fixture, "rs:4+2", set_up, test_marks_keep, tear_down);
     g_test_add ("/snapshot/what-tells-of-the-past-is-kept-for-so-long", Fixture, "rs:4+2", set_up, test_history_is_kept,
                 tear_down);
