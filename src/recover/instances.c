@@ -15,8 +15,8 @@ typedef struct Doubt {
     const EcfsObjectRow *object;
     EcfsStripeRow *stripe;         /* as the catalog names it */
     const EcfsRecoverPiece *named; /* NULL: it is not there */
-    const GArray *all;             /* of EcfsRecoverPiece, … */
-    guint from, end;               /* … of which these are of the object */
+    const EcfsRecoverPieces *all;
+    size_t from, end;              /* … of which these are of the object */
     const EcfsRecoverPiece *found; /* what takes its place; NULL: nothing does */
 } Doubt;
 
@@ -37,12 +37,12 @@ static bool is_named (const EcfsRecovering *self, const EcfsRecoverPiece *piece,
 }
 
 /* The piece that is this stripe of an object; NULL: it is not there. */
-static const EcfsRecoverPiece *find_named (const EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object,
-                                           const EcfsStripeRow *stripe)
+static const EcfsRecoverPiece *find_named (const EcfsRecovering *self, const EcfsRecoverPieces *all,
+                                           const EcfsObjectRow *object, const EcfsStripeRow *stripe)
 {
-    guint from = ecfs_recover_find_pieces (all, &object->uuid);
-    for (guint i = from; i < all->len; i++) {
-        const EcfsRecoverPiece *piece = &g_array_index (all, EcfsRecoverPiece, i);
+    size_t from = ecfs_recover_find_pieces (all, &object->uuid);
+    for (size_t i = from; i < all->len; i++) {
+        const EcfsRecoverPiece *piece = &all->at[i];
         if (!ecfs_uuid_equal (&piece->object, &object->uuid))
             break;
         if (is_named (self, piece, object, stripe))
@@ -60,8 +60,8 @@ static bool is_newer (const EcfsRecoverPiece *piece, const EcfsRecoverPiece *oth
 
 static bool is_doubted (const Doubt *self)
 {
-    for (guint i = self->from; i < self->end; i++) {
-        const EcfsRecoverPiece *piece = &g_array_index (self->all, EcfsRecoverPiece, i);
+    for (size_t i = self->from; i < self->end; i++) {
+        const EcfsRecoverPiece *piece = &self->all->at[i];
         if (piece->index == self->stripe->index && piece != self->named &&
             (self->named == NULL || !is_newer (self->named, piece)))
             return true;
@@ -94,20 +94,20 @@ static void settle (void *data)
     Doubt *self = data;
     if (self->named != NULL && is_intact (self, self->named))
         return;
-    for (guint i = self->from; i < self->end && self->found == NULL; i++) {
-        const EcfsRecoverPiece *piece = &g_array_index (self->all, EcfsRecoverPiece, i);
+    for (size_t i = self->from; i < self->end && self->found == NULL; i++) {
+        const EcfsRecoverPiece *piece = &self->all->at[i];
         if (piece->index == self->stripe->index && piece != self->named && piece->instance > 0 &&
             piece->instance <= INT64_MAX && is_intact (self, piece))
             self->found = piece;
     }
 }
 
-static void add_doubts (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object, GArray *doubts)
+static void add_doubts (EcfsRecovering *self, const EcfsRecoverPieces *all, const EcfsObjectRow *object, GArray *doubts)
 {
-    guint from = ecfs_recover_find_pieces (all, &object->uuid);
-    if (from == all->len || !ecfs_uuid_equal (&g_array_index (all, EcfsRecoverPiece, from).object, &object->uuid))
+    size_t from = ecfs_recover_find_pieces (all, &object->uuid);
+    if (from == all->len || !ecfs_uuid_equal (&all->at[from].object, &object->uuid))
         return;
-    guint end = ecfs_recover_end_of_object (all, from);
+    size_t end = ecfs_recover_end_of_object (all, from);
     if (end - from > ECFS_RECOVER_STRIPES_MOST)
         return;
     for (guint i = 0; i < object->stripes->len; i++) {
@@ -134,7 +134,8 @@ static bool replace (EcfsRecovering *self, const Doubt *doubt, GError **error)
     return ecfs_restore_stripe (self->restore, &doubt->object->uuid, stripe, error);
 }
 
-bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtrArray *objects, GError **error)
+bool ecfs_recover_instances (EcfsRecovering *self, const EcfsRecoverPieces *all, const GPtrArray *objects,
+                             GError **error)
 {
     g_autoptr (GArray) doubts = g_array_new (FALSE, FALSE, sizeof (Doubt));
     for (guint i = 0; i < objects->len; i++)
@@ -187,7 +188,7 @@ static EcfsCodec *codec_of (EcfsRecovering *self, const char *code, GError **err
     return bytes == NULL ? NULL : ecfs_codec_new_with (code, bytes, size, error);
 }
 
-bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object)
+bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsRecoverPieces *all, const EcfsObjectRow *object)
 {
     bool present[ECFS_CODEC_MAX_N] = {false};
     g_autoptr (EcfsCodec) codec = codec_of (self, object->code, NULL);
@@ -202,7 +203,8 @@ bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsO
     return ecfs_codec_decodable (codec, present);
 }
 
-bool ecfs_recover_forget_gone (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object, GError **error)
+bool ecfs_recover_forget_gone (EcfsRecovering *self, const EcfsRecoverPieces *all, const EcfsObjectRow *object,
+                               GError **error)
 {
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);

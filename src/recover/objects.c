@@ -26,7 +26,7 @@ static void tell_lost (EcfsRecovering *self, const EcfsObjectRow *object)
                        object->kind == ECFS_OBJECT_WHOLE ? "its" : "their");
 }
 
-static bool check_objects (EcfsRecovering *self, const GArray *all, GError **error)
+static bool check_objects (EcfsRecovering *self, const EcfsRecoverPieces *all, GError **error)
 {
     EcfsTotals totals;
     int64_t after = 0;
@@ -75,17 +75,17 @@ static bool find_told (EcfsRecovering *self, const EcfsUuid *object, EcfsObjectR
 }
 
 /* The pieces that a journal does not account for; where none was found, all. */
-static GArray *find_strays (EcfsRecovering *self, const GArray *all, GError **error)
+static GArray *find_strays (EcfsRecovering *self, const EcfsRecoverPieces *all, GError **error)
 {
     g_autoptr (GArray) told = g_array_new (FALSE, TRUE, sizeof (EcfsRecoverTold));
     g_array_set_clear_func (told, ecfs_recover_told_clear);
-    for (guint at = 0, end; at < all->len; at = end) {
+    for (size_t at = 0, end; at < all->len; at = end) {
         g_autoptr (EcfsObjectRow) row = NULL;
         end = ecfs_recover_end_of_object (all, at);
-        if (!find_told (self, &g_array_index (all, EcfsRecoverPiece, at).object, &row, error))
+        if (!find_told (self, &all->at[at].object, &row, error))
             return NULL;
-        for (guint i = at; i < end && (row == NULL || row->kind == ECFS_OBJECT_LOG); i++) {
-            EcfsRecoverTold one = {.piece = &g_array_index (all, EcfsRecoverPiece, i),
+        for (size_t i = at; i < end && (row == NULL || row->kind == ECFS_OBJECT_LOG); i++) {
+            EcfsRecoverTold one = {.piece = &all->at[i],
                                    .recovering = self,
                                    .is_known = row != NULL,
                                    .is_unknown = row == NULL,
@@ -426,12 +426,9 @@ static bool note_open (EcfsRecovering *self, const GArray *told, GError **error)
     return self->keys == NULL || self->what->dry_run || ecfs_keys_note_strays (self->catalog, self->n_open, error);
 }
 
-bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
+static bool look (EcfsRecovering *self, const EcfsRecoverPieces *all, GError **error)
 {
-    if (self->what->watch != NULL) /* who wants to know what there was asks for no content */
-        return true;
-    g_autoptr (GArray) all = ecfs_recover_pieces (self, error);
-    if (all == NULL || !check_objects (self, all, error))
+    if (!check_objects (self, all, error))
         return false;
     if (self->what->at_ns != 0) { /* what no journal mentions came later */
         tell_rest (self);
@@ -445,4 +442,14 @@ bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
     if (put)
         tell_rest (self);
     return put;
+}
+
+bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
+{
+    EcfsRecoverPieces all;
+    if (self->what->watch != NULL) /* who wants to know what there was asks for no content */
+        return true;
+    bool looked = ecfs_recover_pieces (self, &all, error) && look (self, &all, error);
+    ecfs_recover_pieces_clear (&all);
+    return looked;
 }

@@ -1,16 +1,23 @@
 /* Stripes, as endpoints have them: which there are, and what their headers, footers and packets tell. */
 #include "recover/recover_priv.h"
-
+#include "util/io.h"
 #include "util/xxh3.h"
 
-#define READERS    4          /* for each endpoint */
-#define HEAD_BYTES 4096       /* read at once from the begin and the end of a stripe */
-#define AREA_BYTES (4u << 20) /* … and from between */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PIECES_LEAST 65536      /* that there is room for */
+#define READERS      4          /* for each endpoint */
+#define HEAD_BYTES   4096       /* read at once from the begin and the end of a stripe */
+#define AREA_BYTES   (4u << 20) /* … and from between */
 
 typedef struct Pieces {
     EcfsRecovering *recovering;
-    GArray *all; /* of EcfsRecoverPiece */
+    EcfsRecoverPieces *all;
     size_t position;
+    GError *failure;
 } Pieces;
 
 static int compare_pieces (const void *a, const void *b)
@@ -22,33 +29,75 @@ static int compare_pieces (const void *a, const void *b)
     return order != 0 ? order : (left->instance > right->instance) - (left->instance < right->instance);
 }
 
+/* What is mapped has its blocks on the disk: there is no other way to learn in time that this is full. */
+static bool grow (const EcfsRecovering *recovering, EcfsRecoverPieces *all, GError **error)
+{
+    const size_t room = MAX (all->room * 2, PIECES_LEAST), size = room * sizeof *all->at;
+    if (all->fd < 0)
+        all->fd = ecfs_nameless_file (recovering->directory, error);
+    if (all->fd < 0)
+        return false;
+    int result = posix_fallocate (all->fd, 0, (off_t) size);
+    if (result != 0)
+        return ecfs_fail_errno (error, result, "%s: a list of the stripes that are there", recovering->directory);
+    void *at = all->at == NULL ? mmap (NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, all->fd, 0)
+                               : mremap (all->at, all->room * sizeof *all->at, size, MREMAP_MAYMOVE);
+    if (at == MAP_FAILED)
+        return ecfs_fail_errno (error, errno, "%s: a list of the stripes that are there", recovering->directory);
+    all->at = at;
+    all->room = room;
+    return true;
+}
+
 static void on_listed (void *user, const EcfsListed *listed)
 {
     Pieces *self = user;
     EcfsRecoverPiece piece = {.size = listed->size, .mtime_s = listed->mtime_s, .position = (uint16_t) self->position};
-    if (!ecfs_stripe_name_parse (listed->name, &piece.object, &piece.index, &piece.instance) || piece.index > 255)
+    if (self->failure != NULL || !ecfs_stripe_name_parse (listed->name, &piece.object, &piece.index, &piece.instance) ||
+        piece.index > 255)
         return;
-    g_array_append_val (self->all, piece);
+    if (self->all->len == self->all->room && !grow (self->recovering, self->all, &self->failure))
+        return;
+    self->all->at[self->all->len++] = piece;
 }
 
-GArray *ecfs_recover_pieces (EcfsRecovering *self, GError **error)
+static bool list (Pieces *self, GError **error)
 {
-    g_autoptr (GArray) all = g_array_new (FALSE, FALSE, sizeof (EcfsRecoverPiece));
-    Pieces pieces = {.recovering = self, .all = all};
-    for (; pieces.position < self->n_places; pieces.position++)
-        if (!ecfs_recover_tick (self, "listing stripes", pieces.position, self->n_places, error) ||
-            !ecfs_endpoint_list_wait (self->places[pieces.position].endpoint, "stripes", on_listed, &pieces, error))
-            return NULL;
-    g_array_sort (all, compare_pieces);
-    return g_steal_pointer (&all);
+    EcfsRecovering *recovering = self->recovering;
+    return ecfs_recover_tick (recovering, "listing stripes", self->position, recovering->n_places, error) &&
+           ecfs_endpoint_list_wait (recovering->places[self->position].endpoint, "stripes", on_listed, self, error);
 }
 
-guint ecfs_recover_find_pieces (const GArray *all, const EcfsUuid *object)
+bool ecfs_recover_pieces (EcfsRecovering *self, EcfsRecoverPieces *ret_all, GError **error)
 {
-    guint low = 0, high = all->len;
+    Pieces pieces = {.recovering = self, .all = ret_all};
+    bool listed = true;
+    *ret_all = (EcfsRecoverPieces){.fd = -1};
+    for (; listed && pieces.position < self->n_places; pieces.position++) {
+        listed = list (&pieces, error);
+        if (listed && pieces.failure != NULL)
+            listed = (g_propagate_error (error, g_steal_pointer (&pieces.failure)), false);
+    }
+    g_clear_error (&pieces.failure);
+    if (listed && ret_all->len > 0)
+        qsort (ret_all->at, ret_all->len, sizeof *ret_all->at, compare_pieces);
+    return listed;
+}
+
+void ecfs_recover_pieces_clear (EcfsRecoverPieces *self)
+{
+    if (self->at != NULL)
+        (void) munmap (self->at, self->room * sizeof *self->at); /* it was mapped */
+    if (self->fd >= 0)
+        (void) close (self->fd); /* it has no name */
+}
+
+size_t ecfs_recover_find_pieces (const EcfsRecoverPieces *all, const EcfsUuid *object)
+{
+    size_t low = 0, high = all->len;
     while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (memcmp (&g_array_index (all, EcfsRecoverPiece, middle).object, object, sizeof *object) < 0)
+        size_t middle = low + (high - low) / 2;
+        if (memcmp (&all->at[middle].object, object, sizeof *object) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -56,11 +105,10 @@ guint ecfs_recover_find_pieces (const GArray *all, const EcfsUuid *object)
     return low;
 }
 
-guint ecfs_recover_end_of_object (const GArray *all, guint at)
+size_t ecfs_recover_end_of_object (const EcfsRecoverPieces *all, size_t at)
 {
-    guint end = at;
-    while (end < all->len && ecfs_uuid_equal (&g_array_index (all, EcfsRecoverPiece, end).object,
-                                              &g_array_index (all, EcfsRecoverPiece, at).object))
+    size_t end = at;
+    while (end < all->len && ecfs_uuid_equal (&all->at[end].object, &all->at[at].object))
         end++;
     return end;
 }

@@ -41,6 +41,25 @@ typedef struct EcfsRecoverPlace {
 
 typedef struct EcfsRecoverClaim EcfsRecoverClaim;
 
+/* A stripe that is there. */
+typedef struct EcfsRecoverPiece {
+    EcfsUuid object;
+    uint64_t instance;
+    uint64_t size;
+    int64_t mtime_s; /* 0: its endpoint tells none */
+    uint16_t index;
+    uint16_t position;
+} EcfsRecoverPiece;
+
+/* Stripes that are there, by object, then index, then instance: in a file without a name, as there may be more than fit
+ * into memory. */
+typedef struct EcfsRecoverPieces {
+    EcfsRecoverPiece *at;
+    size_t len;
+    size_t room; /* pieces that the file has room for */
+    int fd;
+} EcfsRecoverPieces;
+
 typedef struct EcfsRecovering {
     const EcfsRecover *what;
     EcfsRecovered *sums;
@@ -90,10 +109,10 @@ typedef struct EcfsRecovering {
     uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
     EcfsCatalog *catalog;
     EcfsRestore *restore;
-    const GArray *pieces; /* the stripes that are there, while strays are put */
-    GPtrArray *seeds;     /* of EcfsEndpointRow that the catalog begins with; NULL: it is not followed; owned */
-    unsigned n_behind;    /* looks at the journal that found later changes, and not the next */
-    GPtrArray *applied;   /* of EcfsJournalRow: the first that were applied since somebody looked; NULL: nobody does */
+    const EcfsRecoverPieces *pieces; /* the stripes that are there, while strays are put */
+    GPtrArray *seeds;   /* of EcfsEndpointRow that the catalog begins with; NULL: it is not followed; owned */
+    unsigned n_behind;  /* looks at the journal that found later changes, and not the next */
+    GPtrArray *applied; /* of EcfsJournalRow: the first that were applied since somebody looked; NULL: nobody does */
 } EcfsRecovering;
 
 /* What stripes of an object tell of a file. */
@@ -112,16 +131,6 @@ typedef struct EcfsStray {
     GArray *words;    /* of EcfsStrayWord: of each stripe */
     bool used;        /* by a file */
 } EcfsStray;
-
-/* A stripe that is there. */
-typedef struct EcfsRecoverPiece {
-    EcfsUuid object;
-    uint64_t instance;
-    uint64_t size;
-    int64_t mtime_s; /* 0: its endpoint tells none */
-    uint16_t index;
-    uint16_t position;
-} EcfsRecoverPiece;
 
 /* What a stripe tells of its object. */
 typedef struct EcfsRecoverTold {
@@ -245,12 +254,13 @@ void ecfs_recover_claim_give_up (EcfsRecovering *self);
 EcfsUuid ecfs_recover_claim_session (const EcfsRecovering *self);
 void ecfs_recover_claim_free (EcfsRecovering *self);
 
-/** All stripes that are there (EcfsRecoverPiece), by object, then index, then instance; NULL. */
-GArray *ecfs_recover_pieces (EcfsRecovering *self, GError **error);
+/** All stripes that are there. *ret_all is set in any case, and is to be cleared. */
+bool ecfs_recover_pieces (EcfsRecovering *self, EcfsRecoverPieces *ret_all, GError **error);
+void ecfs_recover_pieces_clear (EcfsRecoverPieces *self);
 /** The first of an object, or where it would be. */
-guint ecfs_recover_find_pieces (const GArray *all, const EcfsUuid *object);
+size_t ecfs_recover_find_pieces (const EcfsRecoverPieces *all, const EcfsUuid *object);
 /** Behind the last of the object that the piece at @at is of. */
-guint ecfs_recover_end_of_object (const GArray *all, guint at);
+size_t ecfs_recover_end_of_object (const EcfsRecoverPieces *all, size_t at);
 /** How many stripes are read at once. */
 unsigned ecfs_recover_n_readers (const EcfsRecovering *self);
 /** Reads header and footer of the EcfsRecoverTold @data; a job for workers. */
@@ -273,10 +283,12 @@ bool ecfs_recover_read_range (const EcfsRecoverTold *self, uint64_t offset, size
 
 /** Puts stripes that are what was stored in the places of those that are gone or damaged, in the catalog and in
  * @objects (of EcfsObjectRow); reads only where there are several of one. */
-bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtrArray *objects, GError **error);
+bool ecfs_recover_instances (EcfsRecovering *self, const EcfsRecoverPieces *all, const GPtrArray *objects,
+                             GError **error);
 
 /** Of the past only what is there is of use: takes the other stripes out of the catalog. */
-bool ecfs_recover_forget_gone (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object, GError **error);
+bool ecfs_recover_forget_gone (EcfsRecovering *self, const EcfsRecoverPieces *all, const EcfsObjectRow *object,
+                               GError **error);
 
 /** After the new epoch began: looks for the stripes of all objects, and for objects that the catalog does not have. */
 bool ecfs_recover_objects (EcfsRecovering *self, GError **error);
@@ -284,7 +296,7 @@ bool ecfs_recover_objects (EcfsRecovering *self, GError **error);
 /** The catalog's row of an object; ENOENT. */
 EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error);
 /** Whether enough stripes of such an object are there. */
-bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object);
+bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsRecoverPieces *all, const EcfsObjectRow *object);
 
 /** Judges what the stripes of a stray tell of files. */
 bool ecfs_recover_judge_words (EcfsRecovering *self, EcfsStray *stray, GError **error);
