@@ -91,17 +91,29 @@ static int find_inode (EcfsRestore *self, uint64_t ino, Inode *ret_inode, GError
     return -1;
 }
 
-static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+static bool check_inode (const EcfsJournalItem *item, GError **error)
 {
-    EcfsCatalog *catalog = self->catalog;
-    Inode inode, old;
     const EcfsAttr *attr = &item->attr;
     if (attr->ino == 0 || attr->ino >= INT64_MAX || (attr->mode & ~(uint32_t) (S_IFMT | 07777)) != 0)
         return ecfs_restore_refuse (error, "an inode's number or mode is impossible");
-    if (attr->ino == ECFS_ROOT_INO && attr->nlink == 0)
-        return ecfs_restore_refuse (error, "the root is removed");
-    inode = (Inode){.attr = *attr, .committed_size = attr->size, .has_code = item->code.size > 0};
+    return attr->ino != ECFS_ROOT_INO || attr->nlink > 0 || ecfs_restore_refuse (error, "the root is removed");
+}
+
+static Inode inode_of (const EcfsJournalItem *item)
+{
+    Inode inode = {.attr = item->attr, .committed_size = item->attr.size, .has_code = item->code.size > 0};
     memcpy (inode.code, item->code.bytes, MIN (item->code.size, ECFS_CODE_MAX));
+    return inode;
+}
+
+static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    Inode old;
+    const EcfsAttr *attr = &item->attr;
+    if (!check_inode (item, error))
+        return false;
+    Inode inode = inode_of (item);
     int found = find_inode (self, attr->ino, &old, error);
     if (found == 0) {
         if (S_ISREG (attr->mode))
@@ -156,6 +168,22 @@ static bool check_directory (EcfsRestore *self, uint64_t ino, GError **error)
     return true;
 }
 
+/* Most names are new, of inodes that are there: for these SQLite has less to do. */
+static bool put_name (EcfsRestore *self, uint64_t parent, const char *name, uint64_t ino, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    g_autoptr (GError) why = NULL;
+    const uint64_t position = catalog->counters.next_position++;
+    if (EXEC (catalog, ENTRY_INSERT, &why, INT (parent), NAME (name), INT (position), INT (ino)))
+        return true;
+    if (why->code != EBADMSG) {
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
+    return EXEC (catalog, ENTRY_PUT, error, INT (parent), NAME (name), INT (position), INT (ino)) &&
+           (ecfs_changes (catalog) == 1 || ecfs_restore_refuse (error, "a name is of an inode that does not exist"));
+}
+
 static bool restore_name (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
@@ -167,9 +195,7 @@ static bool restore_name (EcfsRestore *self, const EcfsJournalItem *item, GError
         return EXEC (catalog, ENTRY_DELETE, error, INT (item->parent), NAME (name));
     if (ino == ECFS_ROOT_INO)
         return ecfs_restore_refuse (error, "a name is of the root");
-    return EXEC (catalog, ENTRY_PUT, error, INT (item->parent), NAME (name), INT (catalog->counters.next_position++),
-                 INT (ino)) &&
-           (ecfs_changes (catalog) == 1 || ecfs_restore_refuse (error, "a name is of an inode that does not exist"));
+    return put_name (self, item->parent, name, ino, error);
 }
 
 static bool restore_xattr (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
@@ -296,28 +322,47 @@ typedef struct Filled {
     uint64_t begun;
 } Filled;
 
-static bool insert_extents (EcfsRestore *self, const EcfsJournalItem *item, Filled *ret_filled, GError **error)
+/* The extents that a CONTENT tells, with ids of objects of the catalog; NULL. */
+static GArray *extents_of (EcfsRestore *self, const EcfsJournalItem *item, Filled *ret_filled, GError **error)
 {
     uint64_t end = 0, ino = item->attr.ino;
+    g_autoptr (GArray) extents = g_array_sized_new (FALSE, FALSE, sizeof (EcfsExtent), (guint) item->n_parts);
     *ret_filled = (Filled){.begun = 0};
     for (size_t i = 0; i < item->n_parts; i++) {
-        const EcfsJournalExtent told = ecfs_journal_extent (item, i);
-        const EcfsObjectRow *object = object_of (self, &told.object, error);
+        const EcfsJournalExtent one = ecfs_journal_extent (item, i);
+        const EcfsObjectRow *object = object_of (self, &one.object, error);
         if (object == NULL)
-            return false;
-        if (told.object_offset > object->size || told.length > object->size - told.object_offset)
-            return ecfs_restore_refuse (error, "an extent is not within its object");
-        if (told.length == 0 || told.offset < end || told.offset > INT64_MAX || told.length > INT64_MAX - told.offset ||
-            told.object_offset > INT64_MAX - told.length)
-            return ecfs_restore_refuse (error, "an extent is impossible");
+            return NULL;
+        if (one.object_offset > object->size || one.length > object->size - one.object_offset) {
+            told (ecfs_restore_refuse (error, "an extent is not within its object"));
+            return NULL;
+        }
+        if (one.length == 0 || one.offset < end || one.offset > INT64_MAX || one.length > INT64_MAX - one.offset ||
+            one.object_offset > INT64_MAX - one.length) {
+            told (ecfs_restore_refuse (error, "an extent is impossible"));
+            return NULL;
+        }
         const EcfsExtent extent = {
-            .offset = told.offset, .length = told.length, .object = object->id, .object_offset = told.object_offset};
-        end = told.offset + told.length;
+            .offset = one.offset, .length = one.length, .object = object->id, .object_offset = one.object_offset};
+        end = one.offset + one.length;
         ret_filled->begun = MAX (ret_filled->begun, object->sequence);
-        ret_filled->data_bytes += told.length;
+        ret_filled->data_bytes += one.length;
         ret_filled->extents_sum ^= ecfs_content_sum_extent (ino, &extent);
-        if (!EXEC (self->catalog, EXTENT_INSERT, error, INT (ino), INT (told.offset), INT (told.length),
-                   INT (object->id), INT (told.object_offset), NONE, NONE))
+        g_array_append_val (extents, extent);
+    }
+    return g_steal_pointer (&extents);
+}
+
+/* @first: the CONTENT_SHA256 of the first; NULL: none is told. */
+static bool insert_extents (EcfsRestore *self, uint64_t ino, const GArray *extents, const EcfsJournalItem *first,
+                            GError **error)
+{
+    for (guint i = 0; i < extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
+        bool has = i == 0 && first != NULL && extent->offset == 0;
+        if (!EXEC (self->catalog, EXTENT_INSERT, error, INT (ino), INT (extent->offset), INT (extent->length),
+                   INT (extent->object), INT (extent->object_offset),
+                   has ? BLOB (first->sha256, ECFS_SHA256_SIZE) : NONE, has ? INT (first->sequence) : NONE))
             return false;
     }
     return true;
@@ -335,10 +380,11 @@ static bool replace_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
     EcfsCatalog *catalog = self->catalog;
     Filled filled;
     g_autoptr (GArray) old = ecfs_extents_list (catalog, item->attr.ino, error);
-    bool replaced = old != NULL && EXEC (catalog, EXTENT_DELETE_ALL, error, INT (item->attr.ino)) &&
-                    insert_extents (self, item, &filled, error) && ecfs_objects_release (catalog, old, error) &&
-                    give_up_intents (self, item->attr.ino, filled.begun, error) &&
-                    fill_inode (self, item, &filled, error);
+    g_autoptr (GArray) new = old == NULL ? NULL : extents_of (self, item, &filled, error);
+    bool replaced =
+        new != NULL &&EXEC (catalog, EXTENT_DELETE_ALL, error, INT (item->attr.ino)) &&
+        insert_extents (self, item->attr.ino, new, NULL, error) && ecfs_objects_release (catalog, old, error) &&
+        give_up_intents (self, item->attr.ino, filled.begun, error) && fill_inode (self, item, &filled, error);
     forget_read (self); /* objects may have gone */
     return replaced;
 }
@@ -355,8 +401,32 @@ static bool restore_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
         note_emptied (self, ino);
     if (!is_new)
         return replace_content (self, item, error);
-    return insert_extents (self, item, &filled, error) && give_up_intents (self, ino, filled.begun, error) &&
-           fill_inode (self, item, &filled, error);
+    g_autoptr (GArray) extents = extents_of (self, item, &filled, error);
+    return extents != NULL && insert_extents (self, ino, extents, NULL, error) &&
+           give_up_intents (self, ino, filled.begun, error) && fill_inode (self, item, &filled, error);
+}
+
+/* A file that the catalog cannot have yet, with the content that follows it: by two statements instead of four, as
+ * snapshots consist of these. @digest may be NULL. */
+static bool restore_file (EcfsRestore *self, const EcfsJournalItem *file, const EcfsJournalItem *content,
+                          const EcfsJournalItem *digest, GError **error)
+{
+    Filled filled;
+    uint64_t ino = file->attr.ino;
+    g_autoptr (GArray) extents = extents_of (self, content, &filled, error);
+    if (extents == NULL || !check_inode (file, error))
+        return false;
+    Inode inode = inode_of (file);
+    inode.attr.size = inode.committed_size = content->attr.size;
+    inode.attr.mtime_ns = content->attr.mtime_ns;
+    inode.attr.ctime_ns = content->attr.ctime_ns;
+    inode.attr.data_bytes = filled.data_bytes;
+    inode.extents_sum = filled.extents_sum;
+    self->last_ino = ino;
+    if (content->n_parts == 0)
+        note_emptied (self, ino);
+    return ecfs_inode_insert (self->catalog, &inode, NULL, error) &&
+           insert_extents (self, ino, extents, digest, error) && give_up_intents (self, ino, filled.begun, error);
 }
 
 static bool restore_drop (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
@@ -496,6 +566,28 @@ static bool fits_seal (const EcfsRestore *self, const EcfsJournalItem *item, GEr
     return self->seal.kind == ECFS_SEAL_NONE || is_next || ecfs_restore_refuse (error, "a key is of no object");
 }
 
+/* Takes the next item, if it is such a one of this inode. */
+static bool take_next (EcfsCursor *cursor, EcfsJournalType type, uint64_t ino, EcfsJournalItem *ret_item)
+{
+    EcfsCursor ahead = *cursor;
+    if (ecfs_journal_next (&ahead, ret_item) != 1 || ret_item->type != type || ret_item->attr.ino != ino)
+        return false;
+    *cursor = ahead;
+    return true;
+}
+
+/* @item, and what belongs to it of those behind it. */
+static bool restore_next (EcfsRestore *self, EcfsCursor *cursor, const EcfsJournalItem *item, GError **error)
+{
+    EcfsJournalItem content, digest;
+    uint64_t ino = item->attr.ino;
+    if (item->type != ECFS_JOURNAL_INODE || self->exchanges_only || !S_ISREG (item->attr.mode) ||
+        ino <= self->last_ino || !take_next (cursor, ECFS_JOURNAL_CONTENT, ino, &content))
+        return restore_item (self, item, self->row->sequence, error);
+    bool has_digest = take_next (cursor, ECFS_JOURNAL_CONTENT_SHA256, ino, &digest);
+    return restore_file (self, item, &content, has_digest ? &digest : NULL, error);
+}
+
 static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError **error)
 {
     EcfsCursor cursor;
@@ -504,7 +596,7 @@ static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError
     self->row = row;
     self->seal = (EcfsSeal){.kind = ECFS_SEAL_NONE};
     while (result >= 0 && (result = ecfs_journal_next (&cursor, &item)) == 1)
-        if (!fits_seal (self, &item, error) || !restore_item (self, &item, row->sequence, error))
+        if (!fits_seal (self, &item, error) || !restore_next (self, &cursor, &item, error))
             return false;
     g_byte_array_set_size (self->catalog->record, 0); /* what was restored is in the journal already */
     if (result == 0 && self->seal.kind != ECFS_SEAL_NONE)
