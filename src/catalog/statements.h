@@ -169,6 +169,12 @@
        "ORDER BY at_once = 3 DESC, at_once DESC LIMIT 1") \
     X (DELETIONS_REMOVED, "SELECT id, endpoint, queued_age_ns, queued_ns, bytes, sequence FROM deletions " \
        "WHERE id > ? AND +at_once = 0 ORDER BY id LIMIT ?") \
+    X (DEATHS_SINCE, "SELECT ifnull (max (id), 0), ifnull (sum (bytes), 0) FROM deletions WHERE id > ?") \
+    X (DEATH_OF, "SELECT ifnull (max (d.id), 0), ifnull (max (d.at_once = 4 AND EXISTS (SELECT 1 FROM marks m " \
+       "WHERE m.sequence >= d.born)), 0) FROM deletions d WHERE d.object = ? AND d.idx = ? AND d.instance = ?") \
+    X (DEATH_OF_OBJECT, "SELECT ifnull (max (d.id), 0), ifnull (max (d.at_once = 4 AND EXISTS (SELECT 1 FROM marks m " \
+       "WHERE m.sequence >= d.born)), 0) FROM deletions d WHERE d.object = ?") \
+    X (DEATHS_LIST, "SELECT id, object FROM deletions WHERE id > ? ORDER BY id LIMIT ?") \
     X (MARK_LIST, "SELECT name, epoch, sequence, time_ns FROM marks ORDER BY sequence, name") \
     X (MARK_GET, "SELECT name, epoch, sequence, time_ns FROM marks WHERE name = ?") \
     X (MARK_SET, "INSERT OR REPLACE INTO marks (name, epoch, sequence, time_ns) VALUES (?, ?, ?, ?)") \

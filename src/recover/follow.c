@@ -238,6 +238,7 @@ static void note_state (EcfsFollow *self)
                                  .time_ns = self->sums.time_ns,
                                  .n_asked = n_asked,
                                  .n_known = reading->n_known,
+                                 .n_copies = reading->n_copies,
                                  .is_sure = n_asked + reading->n_copies > reading->n_known};
 }
 

@@ -23,6 +23,7 @@ typedef struct EcfsFollowed {
     int64_t time_ns;   /* when that was made, by the writer's clock; 0: there is none */
     size_t n_asked;    /* endpoints that have answered, … */
     size_t n_known;    /* … of those that the archive has */
+    size_t n_copies;   /* at how many of them is what `ecfs wait` waited for */
     bool is_sure;      /* so many did that nothing can be missing which is safe without the writer's machine */
 } EcfsFollowed;
 

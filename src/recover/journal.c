@@ -223,8 +223,10 @@ static bool begin_again (EcfsRecovering *self, const GPtrArray *parts, EcfsRecov
                          bool *ret_made, GError **error)
 {
     const EcfsRecoverWatch *watch = self->what->watch;
-    ecfs_recover_forget (self, path);
     *ret_made = false;
+    if (watch->leaving != NULL && !watch->leaving (watch->user, self->catalog, &last->file, error))
+        return false;
+    ecfs_recover_forget (self, path);
     if (!try_snapshot (self, parts, last, path, ret_made, error))
         return false;
     if (!*ret_made)

@@ -48,6 +48,8 @@ static bool apply_watched (EcfsRecovering *self, const GPtrArray *rows, GError *
         const EcfsJournalRow *row = g_ptr_array_index (rows, i);
         g_autoptr (GPtrArray) one = part_of (rows, i, i + 1);
         self->then_ns = MAX (self->then_ns, row->time_ns);
+        if (watch->record != NULL && !watch->record (watch->user, self->catalog, self->journal_epoch, row, error))
+            return false;
         if (!ecfs_restore_records (self->restore, one, &self->sums->n_refused, error) ||
             !watch->applied (watch->user, self->catalog, self->then_ns, error))
             return false;

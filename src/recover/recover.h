@@ -13,12 +13,18 @@
 
 #include "archive/archive.h"
 #include "archive/key_open.h"
+#include "catalog/journal_file.h"
 
 /* Who wants to see all that is kept of an archive's past, in order. */
 typedef struct EcfsRecoverWatch {
     void (*begin) (void *user); /* what was told before counts no more */
     /* The catalog is as it was at that time, and from there on until this is called again. */
     bool (*applied) (void *user, EcfsCatalog *catalog, int64_t time_ns, GError **error);
+    /* The catalog is as it was before this record of @epoch; applied () follows. May be NULL: it is not of interest. */
+    bool (*record) (void *user, EcfsCatalog *catalog, uint32_t epoch, const EcfsJournalRow *row, GError **error);
+    /* Records are missing behind the catalog, which is thrown away: @snapshot, the last part of one, takes its place,
+     * and applied () follows if it can be read. May be NULL: likewise. */
+    bool (*leaving) (void *user, EcfsCatalog *catalog, const EcfsJournalFile *snapshot, GError **error);
     void *user;
 } EcfsRecoverWatch;
 
