@@ -39,6 +39,7 @@ static const Verb verbs[] = {
     {"recover", "ARCHIVE --endpoint URL...", "Makes an archive directory anew from its endpoints", verb_recover},
     {"takeover", "ARCHIVE [--endpoint URL...]", "Takes an archive over, or makes an old copy of it the newest",
      verb_takeover},
+    {"prune", "DIRECTORY [--endpoint URL...]", "Removes what died long ago from accounts that only grow", verb_prune},
     {"destroy", "ARCHIVE", "Removes an archive with everything it stored", verb_destroy},
     {"drill", "ARCHIVE", "Rehearses the loss of endpoints", verb_drill},
     {"sim", "SCENARIO", "Simulates reading, or failure and repair over years", verb_sim},

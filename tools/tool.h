@@ -44,6 +44,7 @@ int verb_lifecycle (const char *action, int argc, char **argv);
 int verb_key (const Verb *verb, int argc, char **argv);
 int verb_export (const Verb *verb, int argc, char **argv);
 int verb_fetch (const Verb *verb, int argc, char **argv);
+int verb_prune (const Verb *verb, int argc, char **argv);
 int verb_recover (const Verb *verb, int argc, char **argv);
 int verb_takeover (const Verb *verb, int argc, char **argv);
 int verb_drill (const Verb *verb, int argc, char **argv);

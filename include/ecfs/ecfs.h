@@ -588,6 +588,34 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
  */
 char *ecfs_takeover (const char *directory, const EcfsRecovery *what, GError **error);
 
+/* Accounts that only grow. */
+
+typedef struct EcfsPrune {
+    const char *const *endpoints; /* where the directory is not there yet; as of EcfsRecovery, as the next two */
+    const char *key_file;
+    const struct EcfsKeySecrets *secrets;
+    const char *keep;   /* how long what died stays: "60d"; NULL: 30 days, or the archive's history if that is longer */
+    unsigned max_share; /* % of files or bytes that may have been lost within a day; 0: 10 */
+    const char *accept; /* what was lost up to this moment was meant to be; remembered; NULL: nothing more */
+    const char *const *unproven; /* names of endpoints where what died goes also if it is not authentic; or NULL */
+    bool dry_run;                /* only finds out what would go */
+    /* Whether to remove, as @text, a sentence, tells; NULL: yes. */
+    bool (*ask) (void *user, const char *text);
+    /* As of EcfsRecovery. */
+    void (*tell) (void *user, const char *text);
+    bool (*progress) (void *user, const char *phase, uint64_t n_done, uint64_t n_all);
+    void *user;
+} EcfsPrune;
+
+/**
+ * Removes from the endpoints what nobody needs any more of an archive that another machine writes, with logins that may
+ * delete. @directory is one for reading only, which is made where it is not there. Returns a report as a JSON object
+ * (ecfs-prune(1) lists the members), g_free (), which says what remains to be done; and with `dry_run` why it would be
+ * refused. NULL: nothing was removed, but with EAGAIN and ECANCELED, when something may have been. ENOTRECOVERABLE: too
+ * much was lost within a day. Blocks.
+ */
+char *ecfs_prune (const char *directory, const EcfsPrune *what, GError **error);
+
 /* The past. */
 
 /**

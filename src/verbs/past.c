@@ -104,9 +104,9 @@ static bool find_moment (EcfsArchive *archive, const char *text, int64_t *ret_ns
     return true;
 }
 
-/* @moment NULL: all of the past; @watch NULL: none */
+/* @moment NULL: all of the past; @watch NULL: none; @ret_recovered NULL: with a look at what is there of it */
 static bool fill (const char *directory, const char *archive_dir, const char *moment, const EcfsRecoverWatch *watch,
-                  GError **error)
+                  EcfsRecovered *ret_recovered, GError **error)
 {
     int64_t at_ns = 0;
     uint64_t at_sequence = 0;
@@ -123,13 +123,17 @@ static bool fill (const char *directory, const char *archive_dir, const char *mo
                               .at_sequence = at_sequence,
                               .watch = watch,
                               .read_only = true,
+                              .names_only = ret_recovered != NULL,
                               .without_silent = true};
     EcfsRecovered recovered;
     bool made = ecfs_archive_recover (&what, &recovered, error);
     if (made && recovered.is_older)
         g_warning ("%s: changes before that moment are missing at the endpoints: this is how it was some time before",
                    archive_dir);
-    ecfs_recovered_clear (&recovered);
+    if (made && ret_recovered != NULL)
+        *ret_recovered = recovered;
+    else
+        ecfs_recovered_clear (&recovered);
     return made;
 }
 
@@ -142,7 +146,19 @@ char *ecfs_past_open (const char *archive_dir, const char *moment, GError **erro
     remove_left (archive);
     store_journal (archive);
     char *directory = make_directory (archive, error);
-    if (directory == NULL || fill (directory, archive, moment, NULL, error))
+    if (directory == NULL || fill (directory, archive, moment, NULL, NULL, error))
+        return directory;
+    ecfs_past_close (directory);
+    return NULL;
+}
+
+char *ecfs_past_replay (const char *archive_dir, const EcfsRecoverWatch *watch, EcfsRecovered *ret_recovered,
+                        GError **error)
+{
+    g_autofree char *archive = g_canonicalize_filename (archive_dir, NULL);
+    remove_left (archive);
+    char *directory = make_directory (archive, error);
+    if (directory == NULL || fill (directory, archive, NULL, watch, ret_recovered, error))
         return directory;
     ecfs_past_close (directory);
     return NULL;
@@ -233,7 +249,7 @@ JsonArray *ecfs_past_log (const char *archive_dir, const char *path, GError **er
     remove_left (archive);
     store_journal (archive);
     char *directory = make_directory (archive, error);
-    bool filled = directory != NULL && fill (directory, archive, NULL, &watch, error);
+    bool filled = directory != NULL && fill (directory, archive, NULL, &watch, NULL, error);
     ecfs_past_close (directory);
     if (filled)
         return log.entries;

@@ -3,8 +3,10 @@
 #include "archive/common.h"
 #include "catalog/brake.h"
 #include "codec/codec.h"
+#include "journal/sender.h"
 #include "util/units.h"
 #include "verbs/past.h"
+#include "verbs/prune_note.h"
 
 #include <string.h>
 
@@ -453,10 +455,39 @@ static bool end_brake (const Undelete *self, GError **error)
            ecfs_catalog_brake_end (self->now, error);
 }
 
+/* Another machine may remove just now what comes back here. */
+static bool is_alone (EcfsPruneNotes *before, EcfsArchive *archive, GError **error)
+{
+    ecfs_prune_notes_look (before, archive);
+    return before->running_at == NULL ||
+           ecfs_fail (
+               error, EBUSY,
+               "endpoint %s: another machine removes what died long ago ('ecfs prune'): bring things back when it "
+               "has ended; if it was killed, run it there again",
+               before->running_at);
+}
+
+/* That machine reads the journal before it removes anything, and leaves a note before that. */
+static bool was_alone (const EcfsPruneNotes *before, EcfsArchive *archive, GError **error)
+{
+    g_auto (EcfsPruneNotes) now = {.text = NULL};
+    if (before->text == NULL)
+        return true;
+    if (!ecfs_archive_store_journal (archive, NULL, NULL, error))
+        return ecfs_prefix (error, "what came back may go again if another machine prunes endpoints now");
+    ecfs_prune_notes_look (&now, archive);
+    return g_strcmp0 (now.text, before->text) == 0 ||
+           ecfs_fail (
+               error, EAGAIN,
+               "another machine removed what died long ago meanwhile ('ecfs prune'): some of what came back may be "
+               "gone, which 'ecfs fsck' tells");
+}
+
 bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error)
 {
+    g_auto (EcfsPruneNotes) notes = {.text = NULL};
     g_autoptr (EcfsArchive) past = ecfs_archive_open (what->past, ECFS_ARCHIVE_READONLY, error);
-    if (past == NULL)
+    if (past == NULL || !is_alone (&notes, archive, error))
         return false;
     Undelete self = {.archive = archive,
                      .now = ecfs_archive_catalog (archive),
@@ -470,7 +501,8 @@ bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GEr
                    ecfs_fail (error, EINVAL, "%s is of another archive", what->past);
     brought = brought && map_endpoints (&self, error) && bring_paths (&self, error);
     brought = brought && end_brake (&self, error);
-    bool kept = ecfs_catalog_barrier (self.now, brought ? error : NULL);
+    bool kept =
+        ecfs_catalog_barrier (self.now, brought ? error : NULL) && (!brought || was_alone (&notes, archive, error));
     g_clear_pointer (&self.last, ecfs_object_row_free);
     g_hash_table_unref (self.endpoints);
     g_hash_table_unref (self.links);

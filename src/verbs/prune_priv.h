@@ -1,0 +1,157 @@
+/* What the parts of `ecfs prune` share: removing, from a machine with other logins, what nobody needs any more at
+ * accounts that only grow. */
+#ifndef ECFS_VERBS_PRUNE_PRIV_H
+#define ECFS_VERBS_PRUNE_PRIV_H
+
+#include "catalog/deaths.h"
+#include "catalog/journal_file.h"
+#include "recover/follow.h"
+#include "recover/recover.h"
+#include "verbs/verbs.h"
+
+#define ECFS_PRUNE_NS_PER_S INT64_C (1000000000)
+
+/* prune_times.c: when endpoints got what they have of the journal. Whoever has the keys writes any time into a record;
+ * but not into a server's listing. */
+
+typedef struct EcfsPruneFile {
+    EcfsJournalFile file;
+    size_t position; /* of the place that has it */
+    uint64_t size;
+    int64_t mtime_s; /* 0: not told */
+} EcfsPruneFile;
+
+typedef struct EcfsPruneTimes {
+    GArray *files; /* of EcfsPruneFile */
+    size_t n_copies;
+    int64_t now_ns;
+    /* The last answer, which is that of all records of the epoch up to until. */
+    uint32_t epoch;
+    uint64_t from, until;
+    int64_t time_ns;
+} EcfsPruneTimes;
+
+/** When so many endpoints had the record, or a later one, that one of them tells the truth; if too few tell, now. */
+int64_t ecfs_prune_record_time (EcfsPruneTimes *self, uint32_t epoch, uint64_t sequence);
+/** Likewise a snapshot. */
+int64_t ecfs_prune_snapshot_time (EcfsPruneTimes *self, const EcfsJournalFile *snapshot);
+
+/* prune_losses.c */
+
+/* What was there, and what had died before, at some moment. */
+typedef struct EcfsPruneSample {
+    int64_t time_ns;
+    int64_t told_ns; /* by the writer's clock, as --at goes by */
+    uint64_t n_files, bytes;
+    uint64_t lost_files, lost_bytes; /* since the beginning */
+    uint64_t lost_names;             /* likewise: content goes a little later than the name */
+} EcfsPruneSample;
+
+/* More was lost within a day than usual. */
+typedef struct EcfsPruneLoss {
+    int64_t from_ns, to_ns; /* of the day on which it was most; from: before it, by the writer's clock */
+    int64_t last_ns;        /* the last moment of all such days */
+    uint64_t n_files, of_files;
+    uint64_t bytes, of_bytes;
+} EcfsPruneLoss;
+
+/** Whether on any day more than @max_share % of files or bytes were lost, but for what was before @accepted_ns. */
+bool ecfs_prune_find_loss (const GArray *samples, int64_t accepted_ns, unsigned max_share, EcfsPruneLoss *ret_loss);
+
+/* prune_past.c */
+
+/* The past, as all that is kept of the journal tells it, one record after the other. */
+typedef struct EcfsPrunePast {
+    EcfsPruneTimes *times;
+    int64_t then_ns;      /* what died before has been dead for long enough */
+    int64_t accepted_ns;  /* what was lost up to then was meant to be; 0 */
+    char *directory;      /* for ecfs_past_close () */
+    EcfsArchive *archive; /* what the journal makes of it all */
+    EcfsRecovered sums;
+    bool is_then_over; /* while it is read: then is past */
+    int64_t death;     /* the last one before then */
+    uint32_t epoch;    /* of the last record before then, … */
+    uint64_t sequence; /* … and its number */
+    uint64_t begin;    /* behind this record nothing is missing */
+    GArray *samples;   /* of EcfsPruneSample */
+    GArray *kept;      /* EcfsUuid of objects that records from then on mention, sorted, … */
+    GArray *known;     /* … and of those that were once, and that the catalog may have forgotten */
+    /* While it is read. */
+    int64_t time_ns, last_death;
+    uint64_t lost_names;
+    uint64_t last_lost;
+    bool is_restarted;
+    GArray *before; /* of Lived: what there was when records were missing */
+    uint64_t before_files;
+} EcfsPrunePast;
+
+/** @self has times and then. Reads it, and opens the archive. */
+bool ecfs_prune_past_read (EcfsPrunePast *self, const char *archive_dir, GError **error);
+bool ecfs_prune_past_keeps (const EcfsPrunePast *self, const EcfsUuid *object);
+/** Whether it once was one, or never became one, of which the catalog may know nothing any more. */
+bool ecfs_prune_past_knew (const EcfsPrunePast *self, const EcfsUuid *object);
+/** What records (EcfsJournalRow) mention that were made just now is kept as well. */
+void ecfs_prune_past_heed (EcfsPrunePast *self, const GPtrArray *rows);
+void ecfs_prune_past_clear (EcfsPrunePast *self);
+
+/* prune_place.c */
+
+/* A stripe that is to go. */
+typedef struct EcfsPruneDead {
+    EcfsUuid object;
+    uint16_t index;
+    uint64_t instance;
+    uint64_t size;
+    int64_t mtime_s;
+    bool is_strange; /* it is not what its name says, or nobody shows that it is */
+} EcfsPruneDead;
+
+typedef struct EcfsPruneSum {
+    uint64_t n, bytes;
+} EcfsPruneSum;
+
+typedef struct EcfsPrunePlace {
+    const char *name; /* borrowed of the configuration */
+    EcfsEndpoint *endpoint;
+    int64_t now_s; /* by its own clock */
+    GArray *dead;  /* of EcfsPruneDead; NULL: it was not looked at */
+    EcfsPruneSum found, strange, unknown, removed;
+    int64_t oldest_s, newest_s; /* of what was found */
+    bool has_note;              /* it may have one of this run */
+    GError *error;              /* why nothing more is done there */
+} EcfsPrunePlace;
+
+typedef struct EcfsPruning {
+    const EcfsPrune *what;
+    EcfsArchive *archive; /* followed */
+    EcfsFollow *follow;
+    EcfsPrunePlace *places;
+    size_t n_places;
+    EcfsPruneTimes times;
+    EcfsPrunePast past;
+    int64_t keep_us;
+    uint64_t begin_sequence; /* of what was followed, before the past was read */
+    bool has_marks;
+} EcfsPruning;
+
+/** Opens it, as one where something may be removed. */
+bool ecfs_prune_place_open (EcfsPrunePlace *self, const EcfsPruning *pruning, const EcfsArchiveEndpoint *endpoint,
+                            GError **error);
+/** Lists what it has of the journal. */
+bool ecfs_prune_place_list_journal (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
+/** Finds what is dead there, and looks whether it is what it seems. */
+bool ecfs_prune_place_look (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
+/** Leaves the note, and reads the endpoint's clock by it. */
+bool ecfs_prune_place_note (EcfsPrunePlace *self, GError **error);
+/** Removes what is dead, and still is; looks at the journal in between. */
+bool ecfs_prune_place_remove (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
+/** Takes the note away again. */
+bool ecfs_prune_place_end (EcfsPrunePlace *self, GError **error);
+void ecfs_prune_place_clear (EcfsPrunePlace *self);
+
+/** Follows up to now. EAGAIN: what is known does not hold any more. */
+bool ecfs_prune_go_on (EcfsPruning *self, GError **error);
+/** Tells how far it is. ECANCELED. */
+bool ecfs_prune_tick (const EcfsPruning *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error);
+
+#endif

@@ -1,0 +1,334 @@
+"""Pruning accounts that only grow, from another machine: only what nobody needs goes, and nothing that a thief wants."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import lab
+import pytest
+from test_history import now
+from test_recover import recover
+from test_retained import Retaining, accounts, contents  # noqa: F401 (a fixture)
+
+
+class Master:
+    """The machine that may delete: a directory of its own, and logins of its own."""
+
+    def __init__(self, place, endpoints):
+        self.path = place.path / "master"
+        self.words = [word for endpoint in endpoints for word in ("-e", f"{endpoint.name}=file://{endpoint.root}")]
+
+    def prune(self, *options, keep="1s", **how):
+        return lab.ecfs("prune", self.path, *self.words, "--keep", keep, "--yes", *options, **how)
+
+    def facts(self, *options, **how):
+        done = self.prune("--json", *options, check=False, **how)
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)
+
+    def await_old(self, n, *options, **how):
+        lab.until(lambda: sum(row["files"] for row in self.facts("--dry-run", *options, **how)["endpoints"]) >= n, 60,
+                  f"{n} files have been dead for long enough", pause=0.3)
+
+    def accept(self):
+        """That what was lost until now was meant to be, as it tells to."""
+        refused = self.facts("--dry-run")["refused"]
+        self.prune("--accept", re.search(r'--accept "([^"]+)"', refused)[1], "--keep", "1d")
+
+
+def stripe_names(endpoints):
+    return {path for endpoint in endpoints for path in lab.files_below(endpoint.root / "stripes")}
+
+
+def at(place, archive, moment):
+    """The content of then, without the kernel's caches."""
+    lab.forget_mounts()
+    mount = place.mount(archive, "--at", moment)
+    found = contents(mount.path)
+    mount.umount()
+    return found
+
+
+@pytest.fixture
+def grown(place):
+    """A writer at accounts that only grow."""
+    endpoints = place.directories()
+    archive = place.archive([Retaining(endpoint) for endpoint in endpoints], "rs:4+2", "--key", "split")
+    archive.configure("archive", history="0", deletion_grace="0s", small_file="0", journal_interval="1s")
+    return archive
+
+
+def test_what_is_dead_goes_and_all_else_stays(place, grown):
+    mount = place.mount(grown)
+    for i in range(20):
+        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
+    grown.await_stored()
+    for i in range(3):
+        (mount.path / f"file {i}").unlink()
+    lab.write_pattern(mount.path / "file 3", 40_000, seed=33)
+    grown.await_stored()
+    master = Master(place, grown.endpoints)
+    before = stripe_names(grown.endpoints)
+    master.await_old(24, "--max-share", "50", keep="6s")
+    assert stripe_names(grown.endpoints) == before, "nothing goes with --dry-run"
+
+    # What dies now has not been dead for long, and can come back.
+    moment, wanted = now(), contents(mount.path)
+    (mount.path / "file 4").unlink()
+    lab.write_pattern(mount.path / "file 5", 70_000, seed=55)
+    grown.await_stored()
+    report = master.facts("--max-share", "50", keep="6s")
+    assert report["done"] and sum(row["removed"] for row in report["endpoints"]) == 24
+    assert len(stripe_names(grown.endpoints)) == len(before) - 24 + 6
+    assert at(place, grown, moment) == wanted
+    lab.ecfs("undelete", grown.path, "--at", moment, "/file 4", "/file 5")
+    assert contents(mount.path) == wanted
+    grown.await_stored()
+    mount.umount()
+    assert master.facts("--max-share", "50", keep="1h")["done"]
+
+    # And any two accounts may vanish with the machine, as ever.
+    rest, _ = recover(place, grown.endpoints[2:])
+    assert contents(place.mount(rest).path) == wanted
+
+
+def test_what_a_thief_deletes_stays_until_somebody_says_so(place, grown):
+    mount = place.mount(grown)
+    for i in range(10):
+        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
+    grown.await_stored()
+    moment, wanted = now(), contents(mount.path)
+    for i in range(5):
+        (mount.path / f"file {i}").unlink()
+    grown.await_stored()
+    mount.umount()
+    master = Master(place, grown.endpoints)
+    master.await_old(30)
+    before = stripe_names(grown.endpoints)
+    done = master.prune(check=False)
+    assert done.returncode == 1 and "a thief would want" in done.stderr and "--accept" in done.stderr
+    assert master.facts("--dry-run")["refused"] and stripe_names(grown.endpoints) == before
+    shown = lab.ecfs("ls", "--at", re.search(r'ls --at "([^"]+)"', done.stderr)[1], master.path).stdout
+    assert "file 0" in shown, "what it tells to type shows what there was before"
+    assert at(place, grown, moment) == wanted
+
+    master.accept()
+    assert stripe_names(grown.endpoints) == before, "to accept it makes nothing older"
+    assert sum(row["removed"] for row in master.facts()["endpoints"]) == 30
+
+    # What is lost from then on is looked at anew.
+    mount.start()
+    for i in range(5, 8):
+        (mount.path / f"file {i}").unlink()
+    grown.await_stored()
+    lab.until(lambda: "a thief" in master.prune(check=False).stderr, 30, "it is refused again", pause=0.3)
+
+
+def test_times_that_a_thief_or_a_server_makes_up_make_nothing_old(place, grown):
+    """Who has the key writes any time into a journal, and a server tells any time of its files; not both of both."""
+    mount = place.mount(grown)
+    for i in range(10):
+        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
+    grown.await_stored()
+    (mount.path / "file 0").unlink()
+    grown.await_stored()
+    mount.umount()
+    for endpoint in grown.endpoints[:2]:
+        for path in lab.files_below(endpoint.root):
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+    master = Master(place, grown.endpoints)
+    assert sum(row["files"] for row in master.facts("--dry-run", keep="1h")["endpoints"]) == 0
+
+
+def test_what_no_record_mentions_stays(place, grown):
+    mount = place.mount(grown)
+    lab.write_pattern(mount.path / "file", 50_000)
+    grown.await_stored()
+    amber = grown.endpoints[0]
+    stripe = lab.files_below(amber.root / "stripes")[0]
+    stranger = stripe.parent.parent / "000" / ("0" * 32 + stripe.name[32:])
+    stranger.parent.mkdir(exist_ok=True)
+    stranger.write_bytes(stripe.read_bytes())
+    (mount.path / "file").unlink()
+    grown.await_stored()
+    renamed = lab.files_below(amber.root / "stripes")
+    master = Master(place, grown.endpoints)
+    master.await_old(6)
+    master.accept()
+    report = master.facts()
+    assert report["done"] and report["endpoints"][0]["unknown"] == 1
+    assert [path for path in renamed if path.exists()] == [stranger]
+
+
+def test_what_is_not_what_its_name_says_stays_until_it_is_asked_for(place, grown):
+    mount = place.mount(grown)
+    lab.write_pattern(mount.path / "file", 50_000)
+    grown.await_stored()
+    stripe = lab.files_below(grown.endpoints[0].root / "stripes")[0]
+    stripe.chmod(0o600)
+    stripe.write_bytes(b"what nobody sealed")
+    (mount.path / "file").unlink()
+    grown.await_stored()
+    master = Master(place, grown.endpoints)
+    master.await_old(5)
+    master.accept()
+    report = master.facts()
+    assert report["endpoints"][0]["unproven"] == 1 and stripe_names(grown.endpoints) == {stripe}
+    assert "--unproven amber" in master.prune().stdout
+    master.prune("--unproven", "amber")
+    assert not stripe_names(grown.endpoints)
+
+
+def test_a_mark_keeps_what_it_needs(place, grown):
+    mount = place.mount(grown)
+    for i in range(4):
+        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
+    (mount.path / "file 0").unlink()
+    grown.await_stored()
+    lab.ecfs("mark", grown.path, "here")
+    wanted = contents(mount.path)
+    for i in range(1, 4):
+        (mount.path / f"file {i}").unlink()
+    grown.await_stored()
+    master = Master(place, grown.endpoints)
+    master.await_old(6)
+    master.accept()
+    assert sum(row["removed"] for row in master.facts()["endpoints"]) == 6
+    assert at(place, grown, "here") == wanted
+    lab.ecfs("mark", "--remove", grown.path, "here")
+    grown.await_stored()
+    master.await_old(18)
+    master.prune()
+    assert not stripe_names(grown.endpoints)
+
+
+def test_too_few_endpoints_are_not_enough(place, grown):
+    mount = place.mount(grown)
+    lab.write_pattern(mount.path / "file", 50_000)
+    (mount.path / "file").unlink()
+    grown.await_stored()
+    mount.umount()
+    master = Master(place, grown.endpoints)
+    master.await_old(6)
+    master.accept()
+    away = grown.endpoints[0].root.with_name("away")
+    grown.endpoints[0].root.rename(away)
+    done = master.prune(check=False)
+    assert done.returncode == 1 and "amber" in done.stdout, "one that is missing is said"
+    assert len(stripe_names(grown.endpoints[1:])) == 0
+    for endpoint in grown.endpoints[1:3]:
+        endpoint.root.rename(endpoint.root.with_name("away"))
+    done = master.prune(check=False)
+    assert done.returncode == 1 and "bring endpoints back" in done.stderr
+    away.rename(grown.endpoints[0].root)
+    for endpoint in grown.endpoints[1:3]:
+        endpoint.root.with_name("away").rename(endpoint.root)
+    assert master.prune().returncode == 0 and not stripe_names(grown.endpoints)
+
+
+def test_a_run_that_was_killed_is_resumed(place, grown):
+    mount = place.mount(grown)
+    for i in range(100):
+        lab.write_pattern(mount.path / f"file {i}", 20_000, seed=i)
+    grown.await_stored()
+    wanted = {name: content for name, content in contents(mount.path).items() if int(name.split()[1]) >= 90}
+    for i in range(90):
+        (mount.path / f"file {i}").unlink()
+    grown.await_stored()
+    master = Master(place, grown.endpoints)
+    master.await_old(540)
+    master.accept()
+    n_before = len(stripe_names(grown.endpoints))
+    run = subprocess.Popen([lab.PROGRAM, "prune", master.path, *master.words, "--keep", "1s", "--yes"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lab.until(lambda: len(stripe_names(grown.endpoints)) < n_before or run.poll() is not None, 30, "it removes")
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    assert master.prune().returncode == 0
+    assert len(stripe_names(grown.endpoints)) == 60
+    lab.forget_mounts()
+    assert contents(mount.path) == wanted
+    assert not [path for endpoint in grown.endpoints for path in lab.files_below(endpoint.root / "scratch")
+                if path.name == "prune"]
+
+
+def test_it_is_for_a_directory_that_only_reads(place, grown):
+    done = lab.ecfs("prune", grown.path, "--yes", check=False)
+    assert done.returncode == 2 and "for writing" in done.stderr
+    done = lab.ecfs("prune", place.path / "none", check=False)
+    assert done.returncode == 2 and "name the archive's endpoints" in done.stderr
+
+
+def test_real_accounts_are_pruned_by_another_login_only(place, accounts):  # noqa: F811
+    kept = place.archive(accounts, "rs:4+2")
+    kept.configure("archive", history="0", deletion_grace="0s")
+    mount = place.mount(kept)
+    for name in ("stays", "goes"):
+        lab.write_pattern(mount.path / name, 300_000, seed=len(name))
+    (mount.path / "goes").unlink()
+    kept.await_stored()
+    wanted = contents(mount.path)
+    n_before = len(stripe_names(accounts))
+    thief = Master(place, accounts)
+    master_words, thief.words = thief.words, [
+        word for server in accounts for word in ("-e", server.endpoint().removesuffix(",delete=never"))]
+    thief.await_old(6)
+    thief.accept()
+    done = thief.prune(check=False)
+    assert done.returncode == 1 and "a login that may delete" in done.stderr
+    assert len(stripe_names(accounts)) == n_before
+    master = Master(place, accounts)
+    master.path, master.words = place.path / "owner", master_words
+    master.await_old(6)
+    master.accept()
+    assert master.facts()["done"] and len(stripe_names(accounts)) == n_before - 6
+    lab.forget_mounts()
+    assert contents(mount.path) == wanted
+
+
+def test_who_brings_things_back_and_who_removes_them_see_each_other(place, grown):
+    mount = place.mount(grown)
+    lab.write_pattern(mount.path / "file", 50_000)
+    grown.await_stored()
+    moment = now()
+    (mount.path / "file").unlink()
+    grown.await_stored()
+    note = grown.endpoints[0].root / "scratch/prune"
+    note.parent.mkdir(exist_ok=True)
+    note.write_text("elsewhere\n")
+    done = lab.ecfs("undelete", grown.path, "--at", moment, "/file", check=False)
+    assert done.returncode == 1 and "another machine" in done.stderr
+    master = Master(place, grown.endpoints)
+    master.await_old(6)
+    master.accept()
+    lab.ecfs("mkdir", grown.path, "/more")
+    master.prune()
+    assert not note.exists(), "a run that was killed is over with the next"
+    done = lab.ecfs("undelete", grown.path, "--at", moment, "/file", check=False)
+    assert done.returncode == 1 and "too few of its stripes" in done.stderr
+
+
+def test_what_died_before_a_recovery_goes_as_well(place, grown):
+    """The new machine's catalog knows nothing of it."""
+    mount = place.mount(grown)
+    for i in range(6):
+        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
+    (mount.path / "file 0").unlink()
+    grown.await_stored()
+    wanted = contents(mount.path)
+    mount.umount()
+    shutil.rmtree(grown.path)
+    recovered, _ = recover(place, grown.endpoints)
+    recovered.configure("archive", history="0", deletion_grace="0s", small_file="0")
+    mount = place.mount(recovered)
+    (mount.path / "file 1").unlink()
+    recovered.await_stored()
+    del wanted["file 1"]
+    master = Master(place, grown.endpoints)
+    master.await_old(12)
+    master.accept()
+    assert master.facts()["done"] and len(stripe_names(grown.endpoints)) == 24
+    lab.forget_mounts()
+    assert contents(mount.path) == wanted

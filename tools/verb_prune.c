@@ -1,0 +1,201 @@
+/* prune: what died long ago goes from accounts that only grow, by a login that may delete there */
+#include "tool_secret.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Progress {
+    const Verb *verb;
+    bool yes;
+    bool terminal;
+    int64_t next_us;
+    bool shown;
+} Progress;
+
+static void end_line (Progress *self)
+{
+    if (self->shown)
+        fputs ("\r\033[K", stderr);
+    self->shown = false;
+}
+
+static void tell (void *user, const char *text)
+{
+    Progress *self = user;
+    end_line (self);
+    g_autofree char *printable = tool_printable (text);
+    tool_say (self->verb->name, "%s", printable);
+}
+
+static volatile sig_atomic_t interrupted;
+
+/* A second one ends the program at once. */
+static void on_signal (int number)
+{
+    interrupted = 1;
+    (void) signal (number, SIG_DFL);
+}
+
+static bool tick (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
+{
+    Progress *self = user;
+    int64_t now_us = g_get_monotonic_time ();
+    if (interrupted)
+        return false;
+    if (!self->terminal || now_us < self->next_us)
+        return true;
+    self->next_us = now_us + G_USEC_PER_SEC / 4;
+    self->shown = true;
+    fprintf (stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64, phase, n_done, n_all);
+    return true;
+}
+
+static bool ask (void *user, const char *text)
+{
+    Progress *self = user;
+    char answer[8];
+    if (self->yes)
+        return true;
+    end_line (self);
+    if (!isatty (STDIN_FILENO) || !isatty (STDERR_FILENO)) {
+        tool_say (self->verb->name, "%s: --yes removes them without a question", text);
+        return false;
+    }
+    tool_say (self->verb->name, "%s", text);
+    fputs ("Type \"yes\" to remove them: ", stderr);
+    return fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0;
+}
+
+static char *day_of (JsonObject *place, const char *member)
+{
+    g_autoptr (GDateTime) time =
+        json_object_has_member (place, member) ? g_date_time_new_from_unix_local (tool_number (place, member)) : NULL;
+    return time == NULL ? g_strdup ("-") : g_date_time_format (time, "%F");
+}
+
+static void print_places (JsonObject *report, bool dry_run)
+{
+    JsonArray *places = json_object_get_array_member (report, "endpoints");
+    static const char *const titles[] = {"endpoint", "dead files", "bytes", "oldest", "newest", "removed"};
+    const unsigned n_columns = dry_run ? G_N_ELEMENTS (titles) - 1 : G_N_ELEMENTS (titles);
+    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    for (unsigned i = 0; i < n_columns; i++)
+        tool_cell (cells, g_strdup (titles[i]));
+    for (guint i = 0; i < json_array_get_length (places); i++) {
+        JsonObject *place = json_array_get_object_element (places, i);
+        tool_cell (cells, g_strdup (tool_text (place, "endpoint")));
+        tool_cell (cells, g_strdup_printf ("%" PRIi64, tool_number (place, "files")));
+        tool_cell (cells, tool_bytes ((double) tool_number (place, "bytes")));
+        tool_cell (cells, day_of (place, "oldest_s"));
+        tool_cell (cells, day_of (place, "newest_s"));
+        if (!dry_run)
+            tool_cell (cells, g_strdup_printf ("%" PRIi64, tool_number (place, "removed")));
+    }
+    tool_table (cells, n_columns, "");
+}
+
+/* What stays there, for the time being or for somebody to decide. */
+static void print_left (JsonObject *report)
+{
+    JsonArray *places = json_object_get_array_member (report, "endpoints");
+    for (guint i = 0; i < json_array_get_length (places); i++) {
+        JsonObject *place = json_array_get_object_element (places, i);
+        const char *name = tool_text (place, "endpoint");
+        if (tool_number (place, "unproven") > 0)
+            printf ("%s: %" PRIi64 " of the dead files are not provably what their names say; --unproven %s removes "
+                    "these, too\n",
+                    name, tool_number (place, "unproven"), name);
+        if (tool_number (place, "unknown") > 0)
+            printf ("%s: %" PRIi64 " files stay that no change of the archive mentions\n", name,
+                    tool_number (place, "unknown"));
+        if (json_object_has_member (place, "error"))
+            printf ("%s: not done: %s\n", name, tool_text (place, "error"));
+    }
+}
+
+static void print_report (JsonObject *report)
+{
+    const bool dry_run = json_object_get_boolean_member (report, "dry_run");
+    g_autoptr (GDateTime) then = g_date_time_new_from_unix_local (tool_number (report, "then_ns") / 1000000000);
+    g_autofree char *text = then == NULL ? g_strdup ("?") : g_date_time_format (then, "%F %T");
+    printf ("what died before %s\n", text);
+    print_places (report, dry_run);
+    print_left (report);
+    if (json_object_has_member (report, "refused"))
+        printf ("refused: %s\n", tool_text (report, "refused"));
+    if (dry_run)
+        puts ("nothing was removed");
+}
+
+static int run (const Verb *verb, const char *directory, EcfsPrune *what, Progress *progress, bool json)
+{
+    GError *error = NULL;
+    what->ask = ask;
+    what->tell = tell;
+    what->progress = tick;
+    what->user = progress;
+    (void) signal (SIGINT, on_signal);
+    (void) signal (SIGTERM, on_signal);
+    g_autofree char *text = ecfs_prune (directory, what, &error);
+    end_line (progress);
+    if (text == NULL)
+        return tool_fail (verb->name, error, tool_status (error->code));
+    g_autoptr (JsonObject) report = tool_json_object (text);
+    if (json)
+        puts (text);
+    else
+        print_report (report);
+    return json_object_get_boolean_member (report, "done") ? TOOL_DONE : TOOL_FAILED;
+}
+
+int verb_prune (const Verb *verb, int argc, char **argv)
+{
+    char **endpoints = NULL, **unproven = NULL, *keep = NULL, *accept = NULL, *key = NULL;
+    gboolean dry_run = FALSE, yes = FALSE, json = FALSE;
+    int max_share = 0;
+    ToolSecrets secrets = {0};
+    GError *error = NULL;
+    const GOptionEntry options[] = {
+        {"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &endpoints,
+         "An endpoint, with a login that may delete there, to make the directory from; give it once for each",
+         "NAME=URL[,KEY=VALUE...]"},
+        {"keep", 0, 0, G_OPTION_ARG_STRING, &keep, "What died within this time stays (30d)", "AGE"},
+        {"max-share", 0, 0, G_OPTION_ARG_INT, &max_share,
+         "Refuse if more than this share of files or bytes was lost within a day (10)", "PERCENT"},
+        {"accept", 0, 0, G_OPTION_ARG_STRING, &accept, "What was lost up to this moment was meant to be", "TIME"},
+        {"unproven", 0, 0, G_OPTION_ARG_STRING_ARRAY, &unproven,
+         "Remove at this endpoint also dead files that are not authentic; may be repeated", "NAME"},
+        {"key", 'k', 0, G_OPTION_ARG_FILENAME, &key, "The archive's key, to make the directory", "FILE"},
+        TOOL_SECRET_OPTIONS (&secrets),
+        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only show what would go; remove nothing", NULL},
+        {"yes", 'y', 0, G_OPTION_ARG_NONE, &yes, "Do not ask", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+        G_OPTION_ENTRY_NULL};
+    (void) tool_parse (verb, options, argc, argv, 1, 1);
+    Progress progress = {.verb = verb, .yes = yes, .terminal = isatty (STDERR_FILENO) && !json};
+    EcfsPrune what = {.endpoints = (const char *const *) endpoints,
+                      .key_file = key,
+                      .secrets = &secrets.secrets,
+                      .keep = keep,
+                      .max_share = (unsigned) max_share,
+                      .accept = accept,
+                      .unproven = (const char *const *) unproven,
+                      .dry_run = dry_run};
+    int status = TOOL_USAGE;
+    if (max_share < 0 || max_share > 100)
+        tool_say (verb->name, "--max-share takes 1 to 100");
+    else if (!tool_secrets_read (&secrets, !json, &error))
+        status = tool_fail (verb->name, error, TOOL_FAILED);
+    else
+        status = run (verb, argv[1], &what, &progress, json);
+    tool_secrets_clear (&secrets);
+    g_strfreev (endpoints);
+    g_strfreev (unproven);
+    g_free (keep);
+    g_free (accept);
+    g_free (key);
+    return status;
+}
