@@ -324,6 +324,31 @@ double tool_double (JsonObject *object, const char *member)
     return json_object_get_double_member_with_default (object, member, 0);
 }
 
+JsonObject *tool_part (JsonObject *object, const char *member)
+{
+    JsonNode *node = object == NULL ? NULL : json_object_get_member (object, member);
+    return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+}
+
+JsonArray *tool_list (JsonObject *object, const char *member)
+{
+    JsonNode *node = object == NULL ? NULL : json_object_get_member (object, member);
+    return node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+}
+
+guint tool_length (JsonArray *list)
+{
+    return list == NULL ? 0 : json_array_get_length (list);
+}
+
+bool tool_is_away (JsonObject *status, JsonObject *endpoint)
+{
+    static const char *const away[] = {"down", "silent", "unconfigured", "failed", "distrusted", NULL};
+    bool mounted = json_object_get_boolean_member_with_default (status, "mounted", FALSE);
+    bool connected = json_object_get_boolean_member_with_default (endpoint, "connected", FALSE);
+    return g_strv_contains (away, tool_text (endpoint, "state")) || (!mounted && !connected);
+}
+
 /* Transfers */
 
 static volatile sig_atomic_t interrupted;

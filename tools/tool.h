@@ -138,6 +138,14 @@ JsonArray *tool_json_array (const char *text);
 const char *tool_text (JsonObject *object, const char *member);
 int64_t tool_number (JsonObject *object, const char *member);
 double tool_double (JsonObject *object, const char *member);
+/** Objects and arrays in @object (may be NULL), borrowed; NULL: absent, or something else. */
+JsonObject *tool_part (JsonObject *object, const char *member);
+JsonArray *tool_list (JsonObject *object, const char *member);
+/** 0 for NULL. */
+guint tool_length (JsonArray *list);
+
+/** Whether @endpoint, of @status, does not answer or is not believed. */
+bool tool_is_away (JsonObject *status, JsonObject *endpoint);
 
 /** A table cell; takes @text. */
 static inline void tool_cell (GPtrArray *cells, char *text)

@@ -1,4 +1,4 @@
-#include "tool.h"
+#include "page_status.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -494,9 +494,48 @@ static void print_explanation (JsonObject *status)
         print_erasure (json_array_get_object_element (erasures, i));
 }
 
-/* The archive cannot be opened: that is the state. */
-static int tell_broken (const Verb *verb, const char *directory, GError *error, bool json, bool check)
+static void print_losses (JsonObject *losses)
 {
+    JsonArray *unsafe = json_object_get_array_member (losses, "unsafe");
+    int64_t n_unsafe = tool_number (losses, "endpoints_unsafe") + tool_number (losses, "pairs_unsafe");
+    if (n_unsafe == 0)
+        printf ("losses     any %s more may vanish\n",
+                tool_number (losses, "pairs") > 0 ? "two endpoints" : "endpoint");
+    for (guint i = 0; i < json_array_get_length (unsafe); i++) {
+        JsonObject *loss = json_array_get_object_element (unsafe, i);
+        JsonArray *names = json_object_get_array_member (loss, "without");
+        bool is_pair = json_array_get_length (names) > 1;
+        printf ("%s without %s%s%s: %" PRIi64 " objects could not be read\n", i == 0 ? "losses    " : "          ",
+                json_array_get_string_element (names, 0), is_pair ? " and " : "",
+                is_pair ? json_array_get_string_element (names, 1) : "", tool_number (loss, "objects"));
+    }
+    if (n_unsafe > json_array_get_length (unsafe))
+        printf ("           and %" PRIi64 " more pairs\n", n_unsafe - json_array_get_length (unsafe));
+}
+
+static void print_survey (JsonObject *survey)
+{
+    JsonArray *files = json_object_get_array_member (survey, "files");
+    for (guint i = 0; i < json_array_get_length (files); i++) {
+        JsonObject *row = json_array_get_object_element (files, i);
+        g_autofree char *bytes = tool_bytes ((double) tool_number (row, "bytes"));
+        int64_t guarantee = tool_number (row, "guarantee");
+        printf ("%s %" PRIi64 " files with %s are %s", i == 0 ? "survey    " : "          ", tool_number (row, "files"),
+                bytes, tool_text (row, "state"));
+        if (guarantee >= 0)
+            printf (": %" PRIi64 " more endpoint%s may vanish", guarantee, guarantee == 1 ? "" : "s");
+        puts ("");
+    }
+    if (json_object_has_member (survey, "losses"))
+        print_losses (json_object_get_object_member (survey, "losses"));
+    else
+        puts ("losses     there are too many pairs to try: ecfs drill");
+}
+
+/* The archive cannot be opened: that is the state. */
+static int tell_broken (const Verb *verb, const char *directory, GError *error, const char *html, bool json, bool check)
+{
+    GError *failure = NULL;
     g_autofree char *text = ecfs_diagnose (directory, error);
     g_autoptr (JsonObject) status = tool_json_object (text);
     if (json)
@@ -506,33 +545,44 @@ static int tell_broken (const Verb *verb, const char *directory, GError *error, 
     tool_say (verb->name, "%s%s%s", tool_text (status, "advice"), json_object_has_member (status, "action") ? " " : "",
               tool_text (status, "action"));
     g_error_free (error);
+    if (html != NULL && !page_status_broken (status, html, &failure))
+        return tool_fail (verb->name, failure, TOOL_FAILED);
     return check ? CHECK_BROKEN : TOOL_FAILED;
 }
 
 int verb_status (const Verb *verb, int argc, char **argv)
 {
-    gboolean json = FALSE, explain = FALSE, check = FALSE;
+    g_autofree char *html = NULL;
+    gboolean json = FALSE, explain = FALSE, check = FALSE, survey = FALSE;
     const GOptionEntry options[] = {
         {"explain", 0, 0, G_OPTION_ARG_NONE, &explain, "Also show which endpoints reading treated as erased, and why",
          NULL},
         {"check", 0, 0, G_OPTION_ARG_NONE, &check,
          "Exit with 0 when all is fine, 1 when it is degraded, 2 when files are unreadable or at risk", NULL},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+        {"html", 0, 0, G_OPTION_ARG_FILENAME, &html, "Write a page for people to this file, and print nothing", "FILE"},
+        {"survey", 0, 0, G_OPTION_ARG_NONE, &survey,
+         "Also walk all files: how safe they are, and which pairs of endpoints may not vanish", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     g_autofree char *directory = tool_archive (argv[1]);
     g_autoptr (Ecfs) ecfs = ecfs_open (directory, 0, &error);
-    g_autofree char *text = ecfs == NULL ? NULL : ecfs_status (ecfs, &error);
+    survey = survey || html != NULL;
+    g_autofree char *text = ecfs == NULL ? NULL : survey ? ecfs_survey (ecfs, &error) : ecfs_status (ecfs, &error);
     if (text == NULL)
-        return tell_broken (verb, directory, error, json, check);
+        return tell_broken (verb, directory, error, html, json, check);
     g_autoptr (JsonObject) status = tool_json_object (text);
     int result = check ? (int) tool_number (status, "check") : TOOL_DONE;
-    if (json) {
+    if (html != NULL && !page_status (status, html, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    if (json)
         puts (text);
+    if (json || html != NULL)
         return result;
-    }
     print_status (status);
+    if (json_object_has_member (status, "survey"))
+        print_survey (json_object_get_object_member (status, "survey"));
     if (explain)
         print_explanation (status);
     return result;

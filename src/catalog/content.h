@@ -35,6 +35,19 @@ GArray *ecfs_catalog_extents (EcfsCatalog *self, uint64_t ino, GError **error);
 /** The same, and the size of the committed content at the same moment: attributes show that of newer staged bytes. */
 GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_size, GError **error);
 
+/* An extent of one of all files. */
+typedef struct EcfsFileExtent {
+    uint64_t ino;
+    uint64_t offset;
+    uint64_t length;
+    int64_t object;
+} EcfsFileExtent;
+
+/** Up to @max extents behind that of @after_ino at @after_offset, by both: how walkers go over what all files have.
+ * GArray of EcfsFileExtent. */
+GArray *ecfs_catalog_file_extents (EcfsCatalog *self, uint64_t after_ino, uint64_t after_offset, size_t max,
+                                   GError **error);
+
 /* Objects */
 
 typedef enum EcfsObjectKind {

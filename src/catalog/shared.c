@@ -170,6 +170,31 @@ GArray *ecfs_catalog_sharers (EcfsCatalog *self, int64_t object, uint64_t after_
     return READ (self, list_sharers (self, object, after_ino, max, error));
 }
 
+static GArray *list_file_extents (EcfsCatalog *self, uint64_t after_ino, uint64_t after_offset, size_t max,
+                                  GError **error)
+{
+    g_autoptr (GArray) extents = g_array_new (false, true, sizeof (EcfsFileExtent));
+    autoquery *query = QUERY (self, EXTENT_ALL, error, INT (after_ino), INT (after_offset), INT (MIN (max, INT_MAX)));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsFileExtent extent = {.object = sqlite3_column_int64 (query, 3)};
+        if (!ecfs_column_u64 (query, 0, INT64_MAX, &extent.ino) ||
+            !ecfs_column_u64 (query, 1, INT64_MAX, &extent.offset) ||
+            !ecfs_column_u64 (query, 2, INT64_MAX, &extent.length)) {
+            told (ecfs_bad_row (error, "extents", (int64_t) extent.ino, "an extent is impossible"));
+            return NULL;
+        }
+        g_array_append_val (extents, extent);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&extents);
+}
+
+GArray *ecfs_catalog_file_extents (EcfsCatalog *self, uint64_t after_ino, uint64_t after_offset, size_t max,
+                                   GError **error)
+{
+    return READ (self, list_file_extents (self, after_ino, after_offset, max, error));
+}
+
 bool ecfs_catalog_live_bytes (EcfsCatalog *self, int64_t object, uint64_t *ret_bytes, GError **error)
 {
     int64_t bytes = 0;

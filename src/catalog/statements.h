@@ -88,6 +88,7 @@
     X (EXTENT_SET_SHA256, "UPDATE extents SET sha256 = ?2, generation = ?3 WHERE ino = ?1 AND start = 0") \
     X (EXTENT_SHARERS, "SELECT " EXTENT_COLUMNS ", ino FROM extents WHERE object = ? AND start = 0 " \
        "AND ino > ? ORDER BY ino LIMIT ?") \
+    X (EXTENT_ALL, "SELECT ino, start, length, object FROM extents WHERE (ino, start) > (?, ?) ORDER BY ino, start LIMIT ?") \
     X (EXTENT_FILES, "SELECT count(DISTINCT ino) FROM extents WHERE object = ?") \
     X (EXTENT_BYTES, "SELECT ifnull (sum (length), 0) FROM extents WHERE object = ?") \
     X (EXTENT_COPY, "INSERT INTO extents (ino, start, length, object, object_start, sha256, generation) " \

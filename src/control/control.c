@@ -193,8 +193,8 @@ static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
 static bool handle_status (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     EcfsControl *self = client->server;
-    (void) request; /* it asks for nothing in particular */
-    JsonObject *status = ecfs_archive_status (self->archive, STATUS_PATIENCE_US, error);
+    JsonObject *status =
+        ecfs_archive_status (self->archive, STATUS_PATIENCE_US, ecfs_control_flag (request, "survey"), error);
     if (status == NULL)
         return false;
     json_object_set_int_member (reply, "pid", getpid ());

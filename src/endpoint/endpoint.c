@@ -332,6 +332,23 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
     ecfs_mutex_unlock (&self->lock);
 }
 
+const char *ecfs_request_class_word (EcfsRequestClass class)
+{
+    static const char *const words[ECFS_N_CLASSES] = {
+        [ECFS_CLASS_READ] = "read",     [ECFS_CLASS_WRITE] = "write", [ECFS_CLASS_APPEND] = "append",
+        [ECFS_CLASS_REMOVE] = "remove", [ECFS_CLASS_LIST] = "list",   [ECFS_CLASS_LOOK] = "look",
+        [ECFS_CLASS_MARK] = "mark",
+    };
+    return words[class];
+}
+
+void ecfs_endpoint_counts (EcfsEndpoint *self, EcfsEndpointCounts *ret_counts)
+{
+    ecfs_mutex_lock (&self->lock);
+    *ret_counts = self->counts;
+    ecfs_mutex_unlock (&self->lock);
+}
+
 void ecfs_endpoint_health_clear (EcfsEndpointHealth *health)
 {
     g_clear_pointer (&health->reason, g_free);

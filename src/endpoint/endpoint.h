@@ -218,6 +218,30 @@ void ecfs_endpoint_health_clear (EcfsEndpointHealth *health);
 /** Of its health only whether it is down. Thread-safe. */
 bool ecfs_endpoint_is_down (EcfsEndpoint *self);
 
+/* What an endpoint was asked. Look: sizes, free space and markers. */
+typedef enum EcfsRequestClass {
+    ECFS_CLASS_READ,
+    ECFS_CLASS_WRITE,
+    ECFS_CLASS_APPEND,
+    ECFS_CLASS_REMOVE,
+    ECFS_CLASS_LIST,
+    ECFS_CLASS_LOOK,
+    ECFS_CLASS_MARK,
+    ECFS_N_CLASSES,
+} EcfsRequestClass;
+
+/* Requests that came to an end at the other side since start, cancelled ones included; those that failed because the
+ * endpoint was down already are not counted. */
+typedef struct EcfsEndpointCounts {
+    uint64_t ended[ECFS_N_CLASSES];
+    uint64_t failed[ECFS_N_CLASSES]; /* of these; neither cancelled nor answered with "no such file" */
+} EcfsEndpointCounts;
+
+/** The word for a class, such as "append". */
+const char *ecfs_request_class_word (EcfsRequestClass class);
+/** Thread-safe. */
+void ecfs_endpoint_counts (EcfsEndpoint *self, EcfsEndpointCounts *ret_counts);
+
 /** What to take as usual before there are samples, such as what was measured last time. Impossible values are ignored.
  */
 void ecfs_endpoint_expect (EcfsEndpoint *self, const EcfsEstimates *prior);

@@ -14,7 +14,7 @@ typedef struct Episode {
 struct EcfsReadLog {
     EcfsMutex lock;
     GQueue episodes; /* of Episode, the oldest first; guarded by lock */
-    atomic_ullong segments, decoded, degraded, received_bytes, hedged_bytes, cancelled;
+    atomic_ullong segments, decoded, degraded, received_bytes, hedged_bytes, cancelled, erasures;
 };
 
 const char *ecfs_erased_word (EcfsErasedWhy why)
@@ -104,6 +104,7 @@ void ecfs_read_log_erased (EcfsReadLog *self, const char *endpoint, EcfsErasedWh
         episode = g_new0 (Episode, 1);
         episode->erasure = (EcfsErasure){.endpoint = g_strdup (endpoint), .why = why, .begin_us = now_us};
         g_queue_push_tail (&self->episodes, episode);
+        atomic_fetch_add_explicit (&self->erasures, 1, memory_order_relaxed);
         if (self->episodes.length > ECFS_N_ERASURES)
             episode_free (g_queue_pop_head (&self->episodes));
     }
@@ -157,7 +158,8 @@ void ecfs_read_log_counts (EcfsReadLog *self, EcfsReadCounts *ret_counts)
                                    .degraded = atomic_load (&self->degraded),
                                    .received_bytes = atomic_load (&self->received_bytes),
                                    .hedged_bytes = atomic_load (&self->hedged_bytes),
-                                   .cancelled = atomic_load (&self->cancelled)};
+                                   .cancelled = atomic_load (&self->cancelled),
+                                   .erasures = atomic_load (&self->erasures)};
 }
 
 GPtrArray *ecfs_read_log_erasures (EcfsReadLog *self)

@@ -40,6 +40,7 @@ typedef struct EcfsReadCounts {
     uint64_t received_bytes; /* of packets that came whole */
     uint64_t hedged_bytes;   /* that came and were not needed */
     uint64_t cancelled;      /* requests, because they no longer helped */
+    uint64_t erasures;       /* episodes, as below; told by ecfs_read_log_counts () only */
 } EcfsReadCounts;
 
 EcfsReadLog *ecfs_read_log_new (void);

@@ -8,6 +8,7 @@
  */
 #include "object/placement.h"
 #include "verbs/drill_priv.h"
+#include "verbs/kinds.h"
 
 #define WALK_BATCH   256
 #define MOST_SETS    200000 /* that are told apart, of all sizes together */
@@ -23,32 +24,15 @@ typedef struct Sets {
     uint64_t *n_lost;   /* of the others for each set; NULL: there are too many sets */
 } Sets;
 
-/* Objects that are alike. */
-typedef struct Kind {
-    const EcfsCodec *codec;
-    int guarantee;
-    uint64_t n_objects;
-    bool present[ECFS_CODEC_MAX_N];
-    size_t holder[ECFS_CODEC_MAX_N]; /* position of the endpoint */
-} Kind;
-
 typedef struct Sorted {
-    GHashTable *kinds;                    /* char * → Kind */
+    GHashTable *kinds;                    /* of EcfsKind */
     uint64_t n_assured[MOST_AT_ONCE + 1]; /* objects that survive so many endpoints, as their code promises */
     unsigned most;                        /* endpoints that a code promises to do without */
 } Sorted;
 
-static char *key_of (const EcfsObjectRow *object, const Kind *kind)
-{
-    GString *key = g_string_new (object->code);
-    for (unsigned i = 0; i < ecfs_codec_n (kind->codec); i++)
-        g_string_append_printf (key, " %zx", kind->present[i] ? kind->holder[i] : SIZE_MAX);
-    return g_string_free (key, FALSE);
-}
-
 static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, Sorted *sorted, GError **error)
 {
-    Kind kind = {.codec = ecfs_archive_codec (archive, object->code, error), .n_objects = 1};
+    EcfsKind kind = {.codec = ecfs_archive_codec (archive, object->code, error), .n_objects = 1};
     if (kind.codec == NULL)
         return false;
     ecfs_drill_present (archive, object, NULL, kind.present);
@@ -65,12 +49,7 @@ static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, Sort
         sorted->n_assured[promised]++;
         return true;
     }
-    g_autofree char *key = key_of (object, &kind);
-    Kind *known = g_hash_table_lookup (sorted->kinds, key);
-    if (known != NULL)
-        known->n_objects++;
-    else
-        g_hash_table_insert (sorted->kinds, g_steal_pointer (&key), g_memdup2 (&kind, sizeof kind));
+    ecfs_kinds_add (sorted->kinds, &kind);
     return true;
 }
 
@@ -122,17 +101,7 @@ static bool next_set (unsigned size, size_t n_endpoints, size_t *set)
     return false;
 }
 
-static bool survives (const Kind *kind, const size_t *set, unsigned size)
-{
-    bool present[ECFS_CODEC_MAX_N];
-    memcpy (present, kind->present, sizeof present);
-    for (unsigned i = 0; i < ecfs_codec_n (kind->codec); i++)
-        for (unsigned j = 0; j < size; j++)
-            present[i] = present[i] && kind->holder[i] != set[j];
-    return ecfs_codec_decodable (kind->codec, present);
-}
-
-static void try_sets (Sets *sets, const Kind *kind, size_t n_endpoints)
+static void try_sets (Sets *sets, const EcfsKind *kind, size_t n_endpoints)
 {
     sets->n_objects += kind->n_objects;
     if (kind->guarantee >= (int) sets->size) {
@@ -142,7 +111,7 @@ static void try_sets (Sets *sets, const Kind *kind, size_t n_endpoints)
     size_t set[MOST_AT_ONCE];
     first_set (sets->size, set);
     for (uint64_t number = 0; number < sets->n && sets->n_lost != NULL; number++) {
-        if (!survives (kind, set, sets->size))
+        if (!ecfs_kind_survives (kind, set, sets->size))
             sets->n_lost[number] += kind->n_objects;
         (void) next_set (sets->size, n_endpoints, set); /* the number says when it ends */
     }
@@ -189,7 +158,7 @@ static JsonObject *tell_sets (const EcfsArchive *archive, const Sets *sets, size
 static void try_all (Sets *sets, const Sorted *sorted, size_t n_endpoints)
 {
     GHashTableIter iter;
-    const Kind *kind;
+    const EcfsKind *kind;
     for (unsigned promised = sets->size; promised <= MOST_AT_ONCE; promised++)
         sets->n_assured += sorted->n_assured[promised];
     sets->n_objects = sets->n_assured;
@@ -220,7 +189,7 @@ static bool try_sizes (EcfsArchive *archive, const Sorted *sorted, JsonObject *r
 
 bool ecfs_drill_sets (EcfsArchive *archive, JsonObject *report, bool *ret_good, GError **error)
 {
-    Sorted sorted = {.kinds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free)};
+    Sorted sorted = {.kinds = ecfs_kinds_new ()};
     bool done = sort_objects (archive, &sorted, error);
     bool has_key = true;
     if (done)

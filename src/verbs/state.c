@@ -67,10 +67,11 @@ static JsonObject *status_of_mount (JsonNode *answer, GError **error)
     return facts;
 }
 
-char *ecfs_status (Ecfs *self, GError **error)
+static char *status_text (Ecfs *self, bool survey, GError **error)
 {
     JsonObject *request = json_object_new ();
     json_object_set_string_member (request, "verb", "status");
+    json_object_set_boolean_member (request, "survey", survey);
     GError *failure = NULL;
     g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
     JsonObject *status = NULL;
@@ -79,7 +80,7 @@ char *ecfs_status (Ecfs *self, GError **error)
     else if (failure == NULL) {
         if (self->writable)
             ecfs_archive_keep_space (self->archive, ecfs_now_us () + PATIENCE_US);
-        status = ecfs_archive_status (self->archive, PATIENCE_US, &failure);
+        status = ecfs_archive_status (self->archive, PATIENCE_US, survey, &failure);
     }
     if (status == NULL) {
         g_propagate_error (error, failure);
@@ -88,6 +89,16 @@ char *ecfs_status (Ecfs *self, GError **error)
     json_object_set_boolean_member (status, "mounted", answer != NULL);
     ecfs_status_judge (status);
     return to_text (status);
+}
+
+char *ecfs_status (Ecfs *self, GError **error)
+{
+    return status_text (self, false, error);
+}
+
+char *ecfs_survey (Ecfs *self, GError **error)
+{
+    return status_text (self, true, error);
 }
 
 /* The inode that a path given to wait stands for: 0 is everything. */

@@ -1,6 +1,7 @@
 /* What `ecfs status` tells of an archive. */
 #include "catalog/marks.h"
 #include "verbs/status_priv.h"
+#include "verbs/survey.h"
 
 #include "archive/gaps.h"
 #include "archive/key_watch.h"
@@ -54,6 +55,19 @@ static void add_estimates (JsonObject *facts, const EcfsEstimates *estimates)
     add_quantiles (facts, "latency_ms", &estimates->latency_us, 1000);
     add_quantiles (facts, "read_rate", &estimates->read_bytes_per_s, 1);
     add_quantiles (facts, "write_rate", &estimates->write_bytes_per_s, 1);
+}
+
+static void add_counts (JsonObject *facts, EcfsEndpoint *endpoint)
+{
+    EcfsEndpointCounts counts;
+    JsonObject *requests = json_object_new (), *failed = json_object_new ();
+    ecfs_endpoint_counts (endpoint, &counts);
+    for (EcfsRequestClass i = 0; i < ECFS_N_CLASSES; i++) {
+        json_object_set_int_member (requests, ecfs_request_class_word (i), (int64_t) counts.ended[i]);
+        json_object_set_int_member (failed, ecfs_request_class_word (i), (int64_t) counts.failed[i]);
+    }
+    json_object_set_object_member (facts, "requests", requests);
+    json_object_set_object_member (facts, "failed_requests", failed);
 }
 
 static void add_health (JsonObject *facts, const EcfsEndpointHealth *health)
@@ -134,6 +148,7 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
     if (endpoint->endpoint != NULL) {
         json_object_set_string_member (facts, "url", ecfs_endpoint_url (endpoint->endpoint));
         ecfs_endpoint_health (endpoint->endpoint, &health);
+        add_counts (facts, endpoint->endpoint);
     }
     add_spec (facts, archive, endpoint);
     json_object_set_string_member (facts, "state", state_word (endpoint, &health));
@@ -178,35 +193,27 @@ static bool is_there (EcfsArchive *archive, const GArray *found, int64_t id)
 
 /* How safe one object is. */
 typedef struct ObjectHealth {
-    unsigned n, n_stored, n_reachable, tolerance;
-    bool doubled; /* an endpoint has several of its stripes */
-    int guarantee;
+    EcfsKind kind;        /* holders are row ids */
+    unsigned n_reachable; /* of its stripes */
+    bool doubled;         /* an endpoint has several of these */
 } ObjectHealth;
 
 static void object_health (EcfsArchive *archive, const GArray *found, const EcfsCodec *codec,
                            const EcfsObjectRow *object, const bool *damaged, ObjectHealth *ret_health)
 {
-    bool present[ECFS_CODEC_MAX_N] = {false};
-    size_t holder[ECFS_CODEC_MAX_N] = {0};
-    unsigned n = ecfs_codec_n (codec), n_stored = 0, n_reachable = 0;
-    bool doubled = false;
+    *ret_health = (ObjectHealth){.kind = {.codec = codec, .n_objects = 1}};
+    EcfsKind *kind = &ret_health->kind;
     for (unsigned i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (stripe->index >= n)
+        if (stripe->index >= ecfs_codec_n (codec))
             continue;
-        n_stored++;
-        for (unsigned j = 0; j < i && !doubled; j++)
-            doubled = g_array_index (object->stripes, EcfsStripeRow, j).endpoint == stripe->endpoint;
-        holder[stripe->index] = (size_t) stripe->endpoint;
-        present[stripe->index] = !damaged[stripe->index] && is_there (archive, found, stripe->endpoint);
-        n_reachable += present[stripe->index];
+        for (unsigned j = 0; j < i && !ret_health->doubled; j++)
+            ret_health->doubled = g_array_index (object->stripes, EcfsStripeRow, j).endpoint == stripe->endpoint;
+        kind->holder[stripe->index] = (size_t) stripe->endpoint;
+        kind->present[stripe->index] = !damaged[stripe->index] && is_there (archive, found, stripe->endpoint);
+        ret_health->n_reachable += kind->present[stripe->index];
     }
-    *ret_health = (ObjectHealth){.n = n,
-                                 .n_stored = n_stored,
-                                 .n_reachable = n_reachable,
-                                 .tolerance = ecfs_codec_tolerance (codec),
-                                 .doubled = doubled,
-                                 .guarantee = ecfs_holders_guarantee (codec, present, holder)};
+    kind->guarantee = ecfs_holders_guarantee (codec, kind->present, kind->holder);
 }
 
 typedef struct Tally {
@@ -216,19 +223,25 @@ typedef struct Tally {
     int guarantee;      /* the least; INT_MAX without objects */
 } Tally;
 
+static bool is_full (const ObjectHealth *health)
+{
+    return health->kind.guarantee >= 0 && health->n_reachable >= ecfs_codec_n (health->kind.codec);
+}
+
 static void tally (Tally *self, const ObjectHealth *health)
 {
-    if (health->guarantee < 0)
+    const EcfsKind *kind = &health->kind;
+    if (kind->guarantee < 0)
         self->n_unreadable++;
-    else if (health->n_reachable < health->n)
+    else if (!is_full (health))
         self->n_degraded++;
     else
         self->n_full++;
-    if (health->n_reachable == health->n && health->doubled && health->guarantee < (int) health->tolerance) {
+    if (is_full (health) && health->doubled && kind->guarantee < (int) ecfs_codec_tolerance (kind->codec)) {
         self->n_doubled++;
-        self->widest = MAX (self->widest, health->n);
+        self->widest = MAX (self->widest, ecfs_codec_n (kind->codec));
     }
-    self->guarantee = MIN (self->guarantee, health->guarantee);
+    self->guarantee = MIN (self->guarantee, kind->guarantee);
 }
 
 /* Flags what is queued of an object; @rows are by object, and *next moves on to the first of a later one. */
@@ -243,8 +256,8 @@ static void take_damage (const GArray *rows, guint *next, int64_t object, bool *
     }
 }
 
-static bool tally_objects (EcfsArchive *archive, const GArray *found, const GArray *repairs, Tally *ret_tally,
-                           GError **error)
+static bool tally_objects (EcfsArchive *archive, const GArray *found, const GArray *repairs, EcfsSurvey *survey,
+                           Tally *ret_tally, GError **error)
 {
     Tally sum = {.guarantee = INT_MAX};
     int64_t after = 0;
@@ -263,6 +276,7 @@ static bool tally_objects (EcfsArchive *archive, const GArray *found, const GArr
             take_damage (repairs, &next, object->id, damaged);
             object_health (archive, found, codec, object, damaged, &health);
             tally (&sum, &health);
+            ecfs_survey_add (survey, object, &health.kind, damaged, is_full (&health));
             after = object->id;
         }
         if (objects->len < WALK_BATCH)
@@ -285,14 +299,15 @@ static void add_doubled (JsonObject *objects, EcfsArchive *archive, const Tally 
     json_object_set_int_member (objects, "endpoints_lacking", sum->widest - MIN (n_takers, sum->widest));
 }
 
-static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray *found, GError **error)
+static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray *found, EcfsSurvey *survey,
+                         GError **error)
 {
     Tally sum;
     EcfsTotals totals;
     EcfsCatalog *catalog = ecfs_archive_catalog (archive);
     g_autoptr (GArray) repairs = ecfs_catalog_repairs (catalog, 0, error);
     if (repairs == NULL || !ecfs_catalog_totals (catalog, &totals, error) ||
-        !tally_objects (archive, found, repairs, &sum, error))
+        !tally_objects (archive, found, repairs, survey, &sum, error))
         return false;
     ecfs_status_add_repairs (status, archive, repairs);
     json_object_set_int_member (status, "files", (int64_t) totals.n_files);
@@ -316,6 +331,20 @@ static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray 
         json_object_set_int_member (objects, "guarantee", sum.guarantee);
     json_object_set_object_member (status, "objects", objects);
     return true;
+}
+
+static bool add_survey (JsonObject *status, EcfsArchive *archive, const GArray *found, EcfsSurvey *survey,
+                        GError **error)
+{
+    if (survey == NULL)
+        return true;
+    g_autofree bool *there = g_new (bool, ecfs_archive_n_endpoints (archive));
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++)
+        there[i] = is_there (archive, found, ecfs_archive_endpoint (archive, i)->id);
+    JsonObject *facts = ecfs_survey_end (survey, there, error);
+    if (facts != NULL)
+        json_object_set_object_member (status, "survey", facts);
+    return facts != NULL;
 }
 
 /* Staging */
@@ -346,11 +375,13 @@ static bool add_staging (JsonObject *status, EcfsArchive *archive, GError **erro
     if (rows == NULL)
         return false;
     uint64_t bytes = 0, n_failed = 0;
+    int64_t since_ns = INT64_MAX;
     JsonArray *oldest = json_array_new ();
     for (unsigned i = 0; i < rows->len; i++) {
         const EcfsStagingRow *row = g_ptr_array_index (rows, i);
         bytes += row->size;
         n_failed += row->error != NULL;
+        since_ns = MIN (since_ns, row->since_ns);
         if (i < MAX_BACKLOG)
             json_array_add_object_element (oldest, backlog_facts (catalog, row));
     }
@@ -358,6 +389,8 @@ static bool add_staging (JsonObject *status, EcfsArchive *archive, GError **erro
     json_object_set_int_member (staging, "files", rows->len);
     json_object_set_int_member (staging, "bytes", (int64_t) bytes);
     json_object_set_int_member (staging, "failed", (int64_t) n_failed);
+    if (rows->len > 0)
+        json_object_set_int_member (staging, "since", since_ns / 1000000000);
     json_object_set_int_member (staging, "too_large", ecfs_staged_n_too_large (archive));
     json_object_set_array_member (staging, "oldest", oldest);
     json_object_set_object_member (status, "staging", staging);
@@ -413,6 +446,7 @@ static void add_reads (JsonObject *status, EcfsReadLog *log)
     json_object_set_int_member (reads, "received_bytes", (int64_t) counts.received_bytes);
     json_object_set_int_member (reads, "hedged_bytes", (int64_t) counts.hedged_bytes);
     json_object_set_int_member (reads, "cancelled", (int64_t) counts.cancelled);
+    json_object_set_int_member (reads, "erased", (int64_t) counts.erasures);
     JsonArray *erasures = json_array_new ();
     g_autoptr (GPtrArray) found = ecfs_read_log_erasures (log);
     for (guint i = 0; i < found->len; i++)
@@ -563,8 +597,9 @@ static bool add_sealing (JsonObject *status, EcfsArchive *archive, GError **erro
            (add_open (status, archive, error) && add_retired (status, archive, error));
 }
 
-JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error)
+JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool with_survey, GError **error)
 {
+    g_autoptr (EcfsSurvey) survey = with_survey ? ecfs_survey_new (self) : NULL;
     int64_t begun_us = ecfs_now_us (), deadline_us = begun_us + patience_us;
     g_autoptr (JsonObject) status = json_object_new ();
     EcfsCatalog *catalog = ecfs_archive_catalog (self);
@@ -592,9 +627,9 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     add_interrupted (status, self);
     add_reads (status, ecfs_archive_read_log (self));
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||
-        !add_objects (status, self, found, error) || !ecfs_status_add_policy (status, self, error) ||
-        !add_staging (status, self, error) || !add_unstored (status, self, error) ||
-        !add_recovery_point (status, self, error))
+        !add_objects (status, self, found, survey, error) || !add_survey (status, self, found, survey, error) ||
+        !ecfs_status_add_policy (status, self, error) || !add_staging (status, self, error) ||
+        !add_unstored (status, self, error) || !add_recovery_point (status, self, error))
         return NULL;
     json_object_set_object_member (status, "scrub", ecfs_archive_scrub_facts (self));
     return g_steal_pointer (&status);

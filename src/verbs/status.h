@@ -12,9 +12,10 @@
 
 /**
  * Endpoints, objects by health, staging backlog, space. Asks every endpoint for its free space first, which connects
- * to it, and waits for the answers at most @patience_us. Walks all objects. Blocks: not from callbacks.
+ * to it, and waits for the answers at most @patience_us. Walks all objects, and with @with_survey all
+ * files (survey.h). Blocks: not from callbacks.
  */
-JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error);
+JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool with_survey, GError **error);
 
 /**
  * Adds what a status amounts to, for people and scripts: `verdict`, `check` (0 fine, 1 degraded, 2 unreadable or at

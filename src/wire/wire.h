@@ -4,7 +4,7 @@
  *
  * Requests                                                     Answers
  *   {"verb":"wait","paths":["/a",...],"quorum":false}          {"ok":true}
- *   {"verb":"status"}                                          {"ok":true,"pid":N,"mountpoint":"...","status":{...}}
+ *   {"verb":"status","survey":false}                           {"ok":true,"pid":N,"mountpoint":"...","status":{...}}
  *   {"verb":"sync"}                                            {"ok":true}
  *   {"verb":"sync","journal":true}                             {"ok":true}     the journal is at the endpoints, too
  *       what the mount did until now can be seen by who reads the catalog

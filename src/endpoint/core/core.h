@@ -141,6 +141,7 @@ struct EcfsEndpoint {
     char *description; /* NULL: the driver gave none */
     EcfsMeter read_meter;
     EcfsMeter write_meter;
+    EcfsEndpointCounts counts;
     uint64_t queued_bytes;
     unsigned n_feeding;      /* writes whose source has more */
     uint64_t lent_bytes;     /* of writes: sent and not acknowledged */

@@ -613,10 +613,32 @@ static void note_ended_locked (EcfsEndpoint *self, EcfsStream *request, int64_t 
         ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
 }
 
-static void detach_locked (EcfsEndpoint *self, EcfsStream *request, bool success) ECFS_REQUIRES (self->lock)
+static EcfsRequestClass class_of (EcfsRequestKind kind)
 {
+    static const EcfsRequestClass classes[] = {
+        [ECFS_REQUEST_READ] = ECFS_CLASS_READ,    [ECFS_REQUEST_WRITE] = ECFS_CLASS_WRITE,
+        [ECFS_REQUEST_LOG] = ECFS_CLASS_APPEND,   [ECFS_REQUEST_REMOVE] = ECFS_CLASS_REMOVE,
+        [ECFS_REQUEST_RMDIR] = ECFS_CLASS_REMOVE, [ECFS_REQUEST_LIST] = ECFS_CLASS_LIST,
+        [ECFS_REQUEST_SIZE] = ECFS_CLASS_LOOK,    [ECFS_REQUEST_SPACE] = ECFS_CLASS_LOOK,
+        [ECFS_REQUEST_EXAMINE] = ECFS_CLASS_LOOK, [ECFS_REQUEST_MARK] = ECFS_CLASS_MARK,
+    };
+    return classes[kind];
+}
+
+static void count_locked (EcfsEndpoint *self, const EcfsStream *request, const GError *error) ECFS_REQUIRES (self->lock)
+{
+    EcfsRequestClass class = class_of (request->kind);
+    int code = ecfs_errno (error);
+    self->counts.ended[class]++;
+    self->counts.failed[class] += error != NULL && code != ECANCELED && code != ENOENT;
+}
+
+static void detach_locked (EcfsEndpoint *self, EcfsStream *request, const GError *error) ECFS_REQUIRES (self->lock)
+{
+    bool success = error == NULL;
     EcfsSlot *slot = request->slot;
     int64_t now_us = ecfs_now_us ();
+    count_locked (self, request, error);
     note_ended_locked (self, request, now_us);
     g_queue_unlink (&slot->active, &request->link);
     request->holder = NULL;
@@ -646,7 +668,7 @@ void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
         ecfs_core_note_write_locked (self, request, error);
     if (request->kind == ECFS_REQUEST_SPACE || (stores (request) && ecfs_errno (error) == ENOENT))
         ecfs_core_doubt_locked (self, request->slot);
-    detach_locked (self, request, error == NULL);
+    detach_locked (self, request, error);
     ecfs_mutex_unlock (&self->lock);
     ecfs_request_deliver (request, value, error);
     g_clear_error (&error);
