@@ -90,6 +90,26 @@ void page_add (GString *page, const char *format, ...)
     g_string_append (page, text);
 }
 
+void page_table (GString *page, const GPtrArray *cells, unsigned n_columns, const double *parts, const char *bar)
+{
+    g_string_append (page, "<table><thead><tr>");
+    for (unsigned i = 0; i < n_columns; i++)
+        page_add (page, i == 0 ? "<th>%s</th>" : "<th class=\"n\">%s</th>", (const char *) cells->pdata[i]);
+    page_add (page, "<th>%s</th></tr></thead><tbody>\n", bar);
+    for (unsigned row = 1; row * n_columns < cells->len; row++) {
+        g_string_append (page, "<tr>");
+        for (unsigned i = 0; i < n_columns; i++)
+            page_add (page, i == 0 ? "<td data-l=\"%s\">%s</td>" : "<td class=\"n\" data-l=\"%s\">%s</td>",
+                      (const char *) cells->pdata[i], (const char *) cells->pdata[row * n_columns + i]);
+        page_add (page,
+                  "<td><svg viewBox=\"0 0 200 16\" width=\"200\" height=\"16\" role=\"img\" aria-label=\"%s\"><rect "
+                  "class=\"o\" width=\"200\" height=\"16\"/><rect class=\"c\" width=\"%.0f\" "
+                  "height=\"16\"/></svg></td></tr>\n",
+                  bar, CLAMP (parts[row - 1], 0, 1) * 200);
+    }
+    g_string_append (page, "</tbody></table>");
+}
+
 char *page_since (int64_t time_s)
 {
     g_autoptr (GDateTime) time = g_date_time_new_from_unix_local (time_s);

@@ -1,5 +1,5 @@
 /* drill: rehearse a loss */
-#include "tool.h"
+#include "page_drill.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,7 +131,7 @@ static bool parse_percent (const char *text, double *ret_percent)
     return end != text && (*end == '\0' || strcmp (end, "%") == 0) && *ret_percent > 0 && *ret_percent <= 100;
 }
 
-static int run (const Verb *verb, const char *directory, EcfsDrill *drill, bool json)
+static int run (const Verb *verb, const char *directory, EcfsDrill *drill, const char *html, bool json)
 {
     bool good = true;
     ToolTransfer transfer;
@@ -146,20 +146,22 @@ static int run (const Verb *verb, const char *directory, EcfsDrill *drill, bool 
         return tool_transfer_end (&transfer, error);
     (void) tool_transfer_end (&transfer, NULL); /* what could not be read was told */
     g_autoptr (JsonObject) report = tool_json_object (text);
+    if (html != NULL && !page_drill (report, directory, good, html, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
     if (json)
         puts (text);
-    else if (drill->without != NULL)
+    else if (html == NULL && drill->without != NULL)
         print_reading (report);
-    else
+    else if (html == NULL)
         print_losses (report);
-    if (!json)
+    if (!json && html == NULL)
         print_key (report);
     return good ? TOOL_DONE : TOOL_FAILED;
 }
 
 int verb_drill (const Verb *verb, int argc, char **argv)
 {
-    g_autofree char *without = NULL, *sample = NULL;
+    g_autofree char *without = NULL, *sample = NULL, *html = NULL;
     gint64 seed = 0;
     gboolean json = FALSE;
     const GOptionEntry options[] = {
@@ -167,6 +169,7 @@ int verb_drill (const Verb *verb, int argc, char **argv)
          "NAME,..."},
         {"sample", 's', 0, G_OPTION_ARG_STRING, &sample, "Share of the objects to read (1%)", "P%"},
         {"seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Number that chooses the sample; the report shows it (random)", "N"},
+        {"html", 0, 0, G_OPTION_ARG_FILENAME, &html, "Write a page for people to this file, and print nothing", "FILE"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, 1);
@@ -183,5 +186,5 @@ int verb_drill (const Verb *verb, int argc, char **argv)
     }
     drill.without = (const char *const *) names;
     drill.seed = seed != 0 ? (uint64_t) seed : (uint64_t) g_random_int () + 1;
-    return run (verb, argv[1], &drill, json);
+    return run (verb, argv[1], &drill, html, json);
 }

@@ -1,5 +1,5 @@
 /* plan: what a code buys */
-#include "plan.h"
+#include "page_plan.h"
 #include "plot.h"
 #include "tool.h"
 
@@ -13,7 +13,7 @@
 
 typedef struct PlanArguments {
     int k, m;
-    char *codes, *availability, *wanted, *plot;
+    char *codes, *availability, *wanted, *plot, *html;
     gboolean json;
 } PlanArguments;
 
@@ -165,9 +165,11 @@ static int plan (const Verb *verb, const PlanArguments *arguments)
     g_autoptr (GPtrArray) rows = make_rows (arguments, &endpoints, wanted, &error);
     if (rows == NULL)
         return tool_fail (verb->name, error, TOOL_USAGE);
+    if (arguments->html != NULL && !page_plan (rows, &endpoints, arguments->html, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
     if (arguments->json)
         print_json (rows, &endpoints);
-    else
+    else if (arguments->html == NULL)
         print_table (rows);
     if (arguments->plot == NULL)
         return TOOL_DONE;
@@ -191,6 +193,8 @@ int verb_plan (const Verb *verb, int argc, char **argv)
          "Find the least space with which files can be read with this probability", "P"},
         {"plot", 0, 0, G_OPTION_ARG_FILENAME, &arguments.plot, "Draw failure against space, with gnuplot",
          "FILE.svg|png"},
+        {"html", 0, 0, G_OPTION_ARG_FILENAME, &arguments.html,
+         "Write a page for people to this file, and print nothing", "FILE"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 0, 0);
@@ -199,5 +203,6 @@ int verb_plan (const Verb *verb, int argc, char **argv)
     g_free (arguments.availability);
     g_free (arguments.wanted);
     g_free (arguments.plot);
+    g_free (arguments.html);
     return status;
 }

@@ -1,5 +1,6 @@
 """Pages of `ecfs status --html`: valid HTML that needs nothing else, whatever names say, and small however many files."""
 import contextlib
+import json
 import re
 
 import lab
@@ -113,3 +114,32 @@ def test_hostile_names_are_text(place):
     made = page(place, "status", archive.path)
     assert "/<script>alert(1)<b>&\"'?" in made.text and "<script>alert(2)<b>" in made.text
     mount.umount()
+
+
+def test_page_of_a_drill(place, filled):
+    made = page(place, "drill", filled.path)
+    assert "NOTHING WOULD BE LOST" in made.text and ("It comes back" in made.text) == lab.all_keyed.is_on
+    filled.configure("archive", repair="off")
+    lab.ecfs("drill", filled.path, "--without", "amber,birch", "--sample", "100%", "--html", place.path / "read.html")
+    read = Page(place.path / "read.html")
+    read.check()
+    assert "Read as if these had vanished: amber, birch" in read.text and "1 were read: 0 could not be" in read.text
+    failed = lab.ecfs("drill", filled.path, "--without", "amber,birch,cedar", "--sample", "100%", "--html", place.path / "read.html",
+                      check=False)
+    read = Page(place.path / "read.html")
+    read.check()
+    assert failed.returncode == 1 and "SOMETHING WOULD BE LOST" in read.text and "/file" in read.text
+
+
+def test_page_of_a_plan(place):
+    made = page(place, "plan", "--k", "4", "--m", "2")
+    for row in json.loads(lab.ecfs("plan", "--k", "4", "--m", "2", "--json").stdout)["codes"]:
+        assert row["code"] in made.text and f"{row['failure']:.2e}" in made.text
+
+
+@pytest.mark.parametrize("words", [["years", "--codes", "rs:8+4", "--variants", "100M"], ["stalled", "--repeat", "1"]])
+def test_page_of_a_simulation(place, words):
+    scenario = lab.REPOSITORY / f"scenarios/{words[0]}.scenario"
+    made = page(place, "sim", scenario, *words[1:])
+    row = lab.ecfs("sim", scenario, *words[1:]).stdout.split("\n\n")[1].splitlines()[1]
+    assert all(word in made.text for word in row.split())

@@ -1,15 +1,17 @@
 /* sim: what would happen */
+#include "page.h"
 #include "plot.h"
 #include "sim/sim_tool.h"
 #include "tool.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 typedef struct SimArguments {
-    char *plot, *codes, *policies;
+    char *plot, *html, *codes, *policies;
     int64_t seed, repeat;
     gboolean json;
 } SimArguments;
@@ -92,11 +94,19 @@ static void add_titles (GPtrArray *cells, const char *const *titles, size_t n)
         tool_cell (cells, g_strdup (titles[i]));
 }
 
-static void print_reading (const GArray *rows)
+static const char reading_notes[] =
+    "CAME: bytes that came in whole packets, for each byte read. EXTRA: those that came and were not needed. HEDGES:\n"
+    "packets asked because others were late. FAILED: objects that could not be read. Means of all seeds.";
+static const char lifetime_notes[] =
+    "LOST: objects, in all runs. <: none was, and in 95% of cases with more than that some would be. LEAST\n"
+    "GUARANTEE: how many stripes more an object could have lost in its worst moment.";
+
+/* Titles, and a row for each. */
+static GPtrArray *reading_cells (const GArray *rows, unsigned *ret_n_columns)
 {
     static const char *const titles[] = {"CODE", "POLICY", "SECONDS", "MB/s",   "OBJECT p50",
                                          "p95",  "CAME",   "EXTRA",   "HEDGES", "FAILED"};
-    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    GPtrArray *cells = g_ptr_array_new_with_free_func (g_free);
     add_titles (cells, titles, G_N_ELEMENTS (titles));
     for (guint i = 0; i < rows->len; i++) {
         const SimRow *row = &g_array_index (rows, SimRow, i);
@@ -112,17 +122,15 @@ static void print_reading (const GArray *rows)
         tool_cell (cells, g_strdup_printf ("%.0f", row->hedges));
         tool_cell (cells, g_strdup_printf ("%.0f", row->failed));
     }
-    tool_table (cells, G_N_ELEMENTS (titles), "");
-    puts ("\nCAME: bytes that came in whole packets, for each byte read. EXTRA: those that came and were not needed. "
-          "HEDGES:\n"
-          "packets asked because others were late. FAILED: objects that could not be read. Means of all seeds.");
+    *ret_n_columns = G_N_ELEMENTS (titles);
+    return cells;
 }
 
-static void print_lifetime (const EcfsScenario *scenario, const GArray *rows)
+static GPtrArray *lifetime_cells (const EcfsScenario *scenario, const GArray *rows, unsigned *ret_n_columns)
 {
     static const char *const titles[] = {"CODE",           "REPAIR/s",        "LOST",        "OF 10^6 A YEAR",
                                          "LONGEST REPAIR", "LEAST GUARANTEE", "READ A YEAR", "DEATHS"};
-    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    GPtrArray *cells = g_ptr_array_new_with_free_func (g_free);
     add_titles (cells, titles, G_N_ELEMENTS (titles));
     for (guint i = 0; i < rows->len; i++) {
         const SimRow *row = &g_array_index (rows, SimRow, i);
@@ -137,9 +145,47 @@ static void print_lifetime (const EcfsScenario *scenario, const GArray *rows)
         tool_cell (cells, tool_bytes (row->lifetime.repair_bytes / scenario->years / row->n_runs));
         tool_cell (cells, g_strdup_printf ("%" PRIu64, row->lifetime.n_deaths));
     }
-    tool_table (cells, G_N_ELEMENTS (titles), "");
-    puts ("\nLOST: objects, in all runs. <: none was, and in 95% of cases with more than that some would be. LEAST\n"
-          "GUARANTEE: how many stripes more an object could have lost in its worst moment.");
+    *ret_n_columns = G_N_ELEMENTS (titles);
+    return cells;
+}
+
+static GPtrArray *cells_of (const EcfsScenario *scenario, const GArray *rows, unsigned *ret_n_columns)
+{
+    return scenario->is_lifetime ? lifetime_cells (scenario, rows, ret_n_columns) : reading_cells (rows, ret_n_columns);
+}
+
+/* Times by the longest; losses by their powers of ten, from 10^-3 to 10^6 a year. */
+static double *bars_of (const EcfsScenario *scenario, const GArray *rows)
+{
+    double *parts = g_new0 (double, rows->len + 1), longest = 0, rate;
+    for (guint i = 0; i < rows->len; i++)
+        longest = MAX (longest, g_array_index (rows, SimRow, i).seconds);
+    for (guint i = 0; i < rows->len; i++) {
+        const SimRow *row = &g_array_index (rows, SimRow, i);
+        if (!scenario->is_lifetime)
+            parts[i] = longest > 0 ? row->seconds / longest : 0;
+        else if (sim_loss_rate (scenario, row, &rate))
+            parts[i] = (log10 (MAX (rate, 1e-3)) + 3) / 9;
+    }
+    return parts;
+}
+
+static bool write_page (const EcfsScenario *scenario, const GArray *rows, const char *path, const char *html,
+                        GError **error)
+{
+    unsigned n_columns;
+    g_autoptr (GPtrArray) cells = cells_of (scenario, rows, &n_columns);
+    g_autofree double *parts = bars_of (scenario, rows);
+    g_autofree char *file = g_shell_quote (html), *from = g_shell_quote (path);
+    g_autofree char *command = g_strdup_printf ("ecfs sim --html %s %s", file, from);
+    GString *page = page_new ("simulation");
+    page_add (page, "<h1>%s</h1><p class=\"dim\">seeds %.0f to %.0f</p>\n",
+              scenario->about == NULL ? "A simulation" : scenario->about, scenario->seed,
+              scenario->seed + scenario->repeat - 1);
+    page_table (page, cells, n_columns, parts,
+                scenario->is_lifetime ? "lost, powers of ten" : "seconds, by the longest");
+    page_add (page, "<p class=\"dim\">%s</p>", scenario->is_lifetime ? lifetime_notes : reading_notes);
+    return page_write (page, command, html, error);
 }
 
 static void print_text (const EcfsScenario *scenario, const GArray *rows)
@@ -150,10 +196,10 @@ static void print_text (const EcfsScenario *scenario, const GArray *rows)
         puts (about);
     }
     printf ("seeds %.0f to %.0f\n\n", scenario->seed, scenario->seed + scenario->repeat - 1);
-    if (scenario->is_lifetime)
-        print_lifetime (scenario, rows);
-    else
-        print_reading (rows);
+    unsigned n_columns;
+    g_autoptr (GPtrArray) cells = cells_of (scenario, rows, &n_columns);
+    tool_table (cells, n_columns, "");
+    printf ("\n%s\n", scenario->is_lifetime ? lifetime_notes : reading_notes);
     for (guint i = 0; i < rows->len; i++) {
         const SimRow *row = &g_array_index (rows, SimRow, i);
         mds |= g_str_has_prefix (row->code, "mds:");
@@ -195,9 +241,11 @@ static int sim (const Verb *verb, const char *path, const SimArguments *argument
         fputs ("\r\033[K", stderr);
     if (rows == NULL)
         return tool_fail (verb->name, error, TOOL_USAGE);
+    if (arguments->html != NULL && !write_page (scenario, rows, path, arguments->html, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
     if (arguments->json)
         print_json (scenario, rows);
-    else
+    else if (arguments->html == NULL)
         print_text (scenario, rows);
     if (arguments->plot == NULL)
         return TOOL_DONE;
@@ -215,11 +263,14 @@ int verb_sim (const Verb *verb, int argc, char **argv)
         {"seed", 0, 0, G_OPTION_ARG_INT64, &arguments.seed, "First seed", "NUMBER"},
         {"repeat", 0, 0, G_OPTION_ARG_INT64, &arguments.repeat, "Runs of each, every one with its own seed", "NUMBER"},
         {"plot", 0, 0, G_OPTION_ARG_FILENAME, &arguments.plot, "Draw the result with gnuplot", "FILE.svg|png"},
+        {"html", 0, 0, G_OPTION_ARG_FILENAME, &arguments.html,
+         "Write a page for people to this file, and print nothing", "FILE"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     int status = sim (verb, argv[1], &arguments);
     g_free (arguments.plot);
+    g_free (arguments.html);
     g_free (arguments.codes);
     g_free (arguments.policies);
     return status;
