@@ -166,6 +166,25 @@ static void test_gone_before_its_time (void)
     g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
 }
 
+static void test_counted (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = script_start (",stall_timeout=200ms,connections=1");
+    Transfer stuck;
+    EcfsEndpointCounts counts;
+    for (unsigned i = 0; i < 5; i++)
+        g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
+    refuse_after (0);
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_down (endpoint, true);
+    script_set (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, ENOTCONN); /* it was not asked */
+    ecfs_endpoint_counts (endpoint, &counts);
+    g_assert_cmpuint (counts.ended[ECFS_CLASS_READ], ==, 6);
+    g_assert_cmpuint (counts.failed[ECFS_CLASS_READ], ==, 1);
+    g_assert_cmpuint (counts.ended[ECFS_CLASS_WRITE] + counts.failed[ECFS_CLASS_LOOK], ==, 0);
+}
+
 static bool is_on_trial (EcfsEndpoint *endpoint)
 {
     EcfsEndpointHealth health;
@@ -616,6 +635,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/nobody-waits-behind-threads-that-are-all-stuck", test_all_stuck);
     g_test_add_func ("/core/cancels-what-is-queued-behind-a-stuck-call", test_cancel_in_the_queue);
     g_test_add_func ("/core/is-suspect-after-an-unusual-silence", test_suspect);
+    g_test_add_func ("/core/counts-what-ended-at-the-other-side", test_counted);
     g_test_add_func ("/core/is-gone-sooner-than-stall-timeout-where-it-was-always-quick", test_gone_before_its_time);
     g_test_add_func ("/core/is-on-trial-after-it-was-down-at-work", test_trial);
     g_test_add_func ("/core/is-on-trial-after-it-swallowed-what-it-got", test_trial_after_it_swallowed);

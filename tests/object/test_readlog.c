@@ -54,6 +54,9 @@ static void test_bound (void)
         ecfs_read_log_erased (log, name, ECFS_ERASED_DAMAGED, 0);
     }
     g_autoptr (GPtrArray) found = ecfs_read_log_erasures (log);
+    EcfsReadCounts counts;
+    ecfs_read_log_counts (log, &counts);
+    g_assert_cmpuint (counts.erasures, ==, ECFS_N_ERASURES + 3); /* all of them, also those that are forgotten */
     g_assert_cmpuint (found->len, ==, ECFS_N_ERASURES);
     g_assert_cmpstr (erasure (found, 0)->endpoint, ==, "e3");
     ecfs_read_log_free (log);
