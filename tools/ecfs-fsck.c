@@ -252,7 +252,7 @@ static void on_found (void *user, const char *json)
     const char *about = tool_text (finding, "about");
     g_autofree char *text = tool_printable (tool_text (finding, "text"));
     g_autofree char *path = tool_printable (tool_text (finding, "path"));
-    if (strcmp (about, "file") == 0)
+    if (strcmp (about, "file") == 0 || strcmp (about, "history") == 0)
         print_file (finding);
     else if (strcmp (about, "crowded") == 0)
         print_crowded (finding);
@@ -387,6 +387,19 @@ static void print_moves (JsonObject *summary)
         printf ("  waiting  %" PRIi64 " crowded objects need endpoints that take nothing now: see above\n", n_waiting);
 }
 
+/* What only the past has. */
+static void print_past (JsonObject *summary)
+{
+    if (tool_number (summary, "past_objects") == 0)
+        return;
+    printf ("  history  %" PRIi64 " stripes missing of %" PRIi64 " in %" PRIi64 " objects that only the past has",
+            tool_number (summary, "past_stripes_missing"), tool_number (summary, "past_stripes"),
+            tool_number (summary, "past_objects"));
+    if (tool_number (summary, "past_stripes_rebuilt") > 0)
+        printf (", %" PRIi64 " rebuilt", tool_number (summary, "past_stripes_rebuilt"));
+    putchar ('\n');
+}
+
 static void print_summary (const Shown *self, const char *archive, JsonObject *summary)
 {
     printf ("%s: %" PRIi64 " objects, %" PRIi64 " stripes, ", archive, tool_number (summary, "objects"),
@@ -404,6 +417,7 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
     printf ("  stripes  %" PRIi64 " gone, %" PRIi64 " damaged, %" PRIi64 " never stored, %" PRIi64 " unknown\n",
             tool_number (summary, "stripes_gone"), tool_number (summary, "stripes_damaged"),
             tool_number (summary, "stripes_never_stored"), tool_number (summary, "stripes_unknown"));
+    print_past (summary);
     double read = (double) tool_number (summary, "read_bytes");
     double written = (double) tool_number (summary, "written_bytes");
     if (written > 0) {

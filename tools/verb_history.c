@@ -20,6 +20,13 @@ static void print_kept (JsonObject *status)
     JsonObject *past = json_object_get_object_member (status, "past");
     g_autofree char *bytes = tool_bytes ((double) tool_number (past, "bytes"));
     printf ("           it takes %s at the endpoints\n", bytes);
+    int64_t n_degraded = tool_number (past, "degraded"), n_unreadable = tool_number (past, "unreadable");
+    if (n_degraded > 0)
+        printf ("           %" PRIi64 " of its %" PRIi64 " objects lack stripes now, or their endpoints are away\n",
+                n_degraded, tool_number (past, "objects"));
+    if (n_unreadable > 0)
+        printf ("           %" PRIi64 " of its %" PRIi64 " objects cannot be read now\n", n_unreadable,
+                tool_number (past, "objects"));
     if (json_object_has_member (past, "released")) {
         g_autofree char *when = clock_time (tool_double (past, "released"));
         printf ("           what was removed until %s was let go: %s\n", when,

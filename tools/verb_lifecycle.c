@@ -102,6 +102,9 @@ static void print_plan (JsonObject *plan)
     if (tool_number (plan, "endangered_objects") > 0)
         printf ("  first    %" PRIi64 " objects that are less safe than they should be\n",
                 tool_number (plan, "endangered_objects"));
+    if (tool_number (plan, "lost_past_objects") > 0)
+        printf ("  lost     %" PRIi64 " objects of the history, which cannot be rebuilt without it\n",
+                tool_number (plan, "lost_past_objects"));
     print_targets (plan);
     if (json_object_has_member (plan, "seconds")) {
         g_autofree char *time = tool_seconds (tool_double (plan, "seconds"));

@@ -31,6 +31,8 @@ bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **er
 EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
 /** The object in the current row of a query for OBJECT_COLUMNS, with its stripes. */
 EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
+/** Those of all rows that are left. GPtrArray with free function. */
+GPtrArray *ecfs_objects_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
 bool ecfs_object_check (const EcfsObjectRow *object, GError **error);
 /** Removes an object and queues its stripes for deletion. */
 bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error);
@@ -60,6 +62,18 @@ bool ecfs_shared_restore (EcfsCatalog *self, const EcfsJournalItem *item, GError
 bool ecfs_log_set_end (EcfsCatalog *self, const EcfsObjectRow *log, uint64_t end, GError **error);
 /** The content of an inode becomes what a record of a log has. */
 bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const EcfsLogged *logged, GError **error);
+
+/* past.c */
+
+/** Keeps what an object is, whose stripes were queued as REMOVED and whose row goes. */
+bool ecfs_past_keep (EcfsCatalog *self, const EcfsObjectRow *object, GError **error);
+/** *ret_found: 1, 0, or -1 with @error. */
+EcfsObjectRow *ecfs_past_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
+/** Its stripes leave the queue of deletions, and it is no object of the past any more. */
+bool ecfs_past_take (EcfsCatalog *self, const EcfsUuid *uuid, GError **error);
+/** As ecfs_stripe_swap (): what comes waits for its deletion as @old did, or as its other stripes do. */
+bool ecfs_past_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
+                            const EcfsStripeRow *old, GError **error);
 
 /* pending.c */
 

@@ -118,7 +118,8 @@ static char *removed_name (const EcfsEndpointRow *row)
 
 static bool forget_deletions (EcfsCatalog *self, int64_t id, int64_t most, GError **error)
 {
-    if (!EXEC (self, DELETION_DELETE_AT, error, INT (id), INT (most)))
+    if (!EXEC (self, PAST_DELETE_AT, error, INT (id), INT (most)) ||
+        !EXEC (self, DELETION_DELETE_AT, error, INT (id), INT (most)))
         return false;
     self->counters.totals.n_deletions -= ecfs_changes (self);
     return true;

@@ -204,6 +204,12 @@ void ecfs_journal_put_deleted (GByteArray *record, const EcfsUuid *object, const
     put_object_stripe (record, ECFS_JOURNAL_DELETED, object, stripe, endpoint);
 }
 
+void ecfs_journal_put_past_stripe (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                                   const EcfsUuid *endpoint)
+{
+    put_object_stripe (record, ECFS_JOURNAL_PAST_STRIPE, object, stripe, endpoint);
+}
+
 void ecfs_journal_put_setting (GByteArray *record, const char *key, const char *value)
 {
     guint begin = item_begin (record, ECFS_JOURNAL_SETTING);
@@ -537,6 +543,7 @@ static bool read_by_uuid (EcfsCursor *payload, EcfsJournalItem *item)
         ecfs_cursor_copy (payload, item->sha256, sizeof item->sha256);
         return true;
     case ECFS_JOURNAL_STRIPE:
+    case ECFS_JOURNAL_PAST_STRIPE:
     case ECFS_JOURNAL_DELETED:
         read_stripes (payload, item, 1);
         return true;
@@ -621,6 +628,7 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_OBJECT_KEY:
     case ECFS_JOURNAL_OBJECT_SHA256:
     case ECFS_JOURNAL_STRIPE:
+    case ECFS_JOURNAL_PAST_STRIPE:
     case ECFS_JOURNAL_DELETED:
     case ECFS_JOURNAL_INTENT:
     case ECFS_JOURNAL_ENDPOINT:
@@ -658,7 +666,7 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
         bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_UNUSED) ||
-                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_MARK_REMOVED);
+                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_PAST_STRIPE);
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;

@@ -49,7 +49,10 @@
  *   153 CONTENT_SHA256 u64 ino, u64 generation (object/format.h), 32 SHA-256, of the first extent of its content;
  * behind its CONTENT, or the PACKED that placed it
  *   154 MARK           u32 epoch, u64 sequence, i64 time, name (the rest): all that there was behind this record is
- * kept 155 MARK_REMOVED   name (the rest) of a mark that there is no more
+ *                      kept
+ *   155 MARK_REMOVED   name (the rest) of a mark that there is no more
+ *   156 PAST_STRIPE    16 UUID of an object that no file has any more, stripe; as STRIPE, for who shows a moment at
+ * which one had it
  *
  * The sum of a record is the first 16 bytes of the SHA-256 of what journal files have of it: its sequence, time, size
  * and bytes. As these have the sum of the record before it, a record continues one history and no other: of two copies
@@ -103,6 +106,7 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_CONTENT_SHA256 = 153,
     ECFS_JOURNAL_MARK = 154,
     ECFS_JOURNAL_MARK_REMOVED = 155,
+    ECFS_JOURNAL_PAST_STRIPE = 156,
 } EcfsJournalType;
 
 /* Bytes inside the record that is read; not terminated. */
@@ -154,7 +158,8 @@ typedef struct EcfsJournalItem {
     uint8_t digest[ECFS_DIGEST_SIZE];
     uint8_t sha256[ECFS_SHA256_SIZE];    /* OBJECT_SHA256, CONTENT_SHA256 */
     uint8_t sum[ECFS_JOURNAL_SUM_BYTES]; /* PREVIOUS, STANDS */
-    /* For ecfs_journal_stripe () of OBJECT, STRIPE, DELETED; _extent () of CONTENT; _placed () of PACKED */
+    /* For ecfs_journal_stripe () of OBJECT, STRIPE, DELETED, PAST_STRIPE; _extent () of CONTENT; _placed () of PACKED
+     */
     size_t n_parts;
     const uint8_t *parts;
 } EcfsJournalItem;
@@ -200,6 +205,8 @@ void ecfs_journal_put_content (GByteArray *record, const EcfsAttr *attr, const E
                                size_t n_extents);
 void ecfs_journal_put_stripe (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,
                               const EcfsUuid *endpoint);
+void ecfs_journal_put_past_stripe (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                                   const EcfsUuid *endpoint);
 void ecfs_journal_put_code (GByteArray *record, const char *code, const uint8_t *parameters, size_t size);
 void ecfs_journal_put_inode_dropped (GByteArray *record, uint64_t ino);
 void ecfs_journal_put_intent (GByteArray *record, const EcfsUuid *object, uint64_t ino);

@@ -19,9 +19,10 @@ static bool is_full (const char *code, guint n_stripes)
     return n_stripes >= ecfs_code_n (code);
 }
 
-static bool read_stripes (EcfsCatalog *self, int64_t object, GArray *stripes, GError **error)
+static bool read_stripes (EcfsCatalog *self, const EcfsObjectRow *object, GError **error)
 {
-    autoquery *query = QUERY (self, STRIPE_LIST, error, INT (object));
+    autoquery *query = object->id > 0 ? QUERY (self, STRIPE_LIST, error, INT (object->id))
+                                      : QUERY (self, PAST_STRIPES, error, UUID (&object->uuid));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         EcfsStripeRow stripe = {.endpoint = sqlite3_column_int64 (query, 2)};
@@ -29,9 +30,10 @@ static bool read_stripes (EcfsCatalog *self, int64_t object, GArray *stripes, GE
         if (!ecfs_column_u64 (query, 0, 255, &index) || !ecfs_column_u64 (query, 1, INT64_MAX, &stripe.instance) ||
             !ecfs_column_u64 (query, 3, INT64_MAX, &stripe.size) ||
             !ecfs_column_bytes (query, 4, stripe.digest, sizeof stripe.digest))
-            return ecfs_bad_row (error, "stripes", object, "a stripe is impossible");
+            return ecfs_bad_row (error, "stripes", object->id, "a stripe is impossible");
         stripe.index = (uint16_t) index;
-        g_array_append_val (stripes, stripe);
+        if (ecfs_stripe_at (object, stripe.index) == NULL) /* of the past the newest counts */
+            g_array_append_val (object->stripes, stripe);
     }
     return found == 0;
 }
@@ -73,17 +75,17 @@ static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error
     return true;
 }
 
-/* The object in the query's current row, with its stripes. */
 EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
 {
     g_autoptr (EcfsObjectRow) row = ecfs_object_row_new ();
-    bool ok = read_object (query, row, error) && read_stripes (self, row->id, row->stripes, error);
+    bool ok = read_object (query, row, error) && read_stripes (self, row, error);
     return ok ? g_steal_pointer (&row) : NULL;
 }
 
 static EcfsObjectRow *get_object (EcfsCatalog *self, int64_t object, GError **error)
 {
-    autoquery *query = QUERY (self, OBJECT_GET, error, INT (object));
+    autoquery *query =
+        object > 0 ? QUERY (self, OBJECT_GET, error, INT (object)) : QUERY (self, PAST_GET, error, INT (-object));
     int found = ecfs_query_step (self, query, error);
     if (found == 0)
         told (ecfs_fail (error, ENOENT, "object row %" PRId64 " does not exist", object));
@@ -95,7 +97,7 @@ EcfsObjectRow *ecfs_catalog_object (EcfsCatalog *self, int64_t object, GError **
     return READ (self, get_object (self, object, error));
 }
 
-static GPtrArray *load_objects (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
+GPtrArray *ecfs_objects_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
 {
     g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
     int found;
@@ -111,7 +113,7 @@ static GPtrArray *load_objects (EcfsCatalog *self, sqlite3_stmt *query, GError *
 static GPtrArray *list_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error)
 {
     autoquery *query = QUERY (self, OBJECT_LIST, error, INT (after), INT (MIN (max, INT_MAX)));
-    return load_objects (self, query, error);
+    return ecfs_objects_load (self, query, error);
 }
 
 GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error)
@@ -122,7 +124,7 @@ GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, G
 static GPtrArray *list_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error)
 {
     autoquery *query = QUERY (self, OBJECT_LIST_BY_UUID, error, UUID (after), INT (MIN (max, INT_MAX)));
-    return load_objects (self, query, error);
+    return ecfs_objects_load (self, query, error);
 }
 
 GPtrArray *ecfs_catalog_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error)
@@ -186,6 +188,8 @@ bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error)
         if (!ecfs_deletion_queue (self, &row->uuid, stripe, kind, error))
             return false;
     }
+    if (kind == ECFS_DELETION_REMOVED && !ecfs_past_keep (self, row, error))
+        return false;
     totals->n_objects--;
     totals->content_bytes -= row->size;
     totals->n_not_full -= is_full (row->code, row->stripes->len) ? 0 : 1;
@@ -521,6 +525,10 @@ static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStrip
     g_autoptr (EcfsObjectRow) object = ecfs_object_find (self, uuid, &found, error);
     if (found < 0)
         return false;
+    if (object == NULL)
+        object = ecfs_past_find (self, uuid, &found, error);
+    if (found < 0)
+        return false;
     *ret_stale = true;
     if (object == NULL)
         return ecfs_intent_end (self, id, &intent, NULL, error);
@@ -530,7 +538,8 @@ static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStrip
         !has_room_for (object, stripe, max_per_endpoint))
         return end_index (self, id, &intent, stripe->index, NULL, error);
     *ret_stale = false;
-    return ecfs_stripe_swap (self, object, stripe, old, error) &&
+    return (object->id > 0 ? ecfs_stripe_swap (self, object, stripe, old, error)
+                           : ecfs_past_stripe_swap (self, object, stripe, old, error)) &&
            end_index (self, id, &intent, stripe->index, stripe, error);
 }
 

@@ -43,7 +43,7 @@ bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
     return ecfs_age_note (self, error) &&
            EXEC (self, DELETION_INSERT, error, UUID (object), INT (stripe->index), INT (stripe->instance),
                  INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (kind), INT (sequence), INT (stripe->size),
-                 INT (ecfs_real_ns ()));
+                 INT (ecfs_real_ns ()), BLOB (stripe->digest, sizeof stripe->digest));
 }
 
 static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, EcfsDeletionKind kind, GArray *deletions,
@@ -131,7 +131,8 @@ bool ecfs_catalog_retained (EcfsCatalog *self, int64_t endpoint, EcfsRetained *r
 static bool doom_deletions (EcfsCatalog *self, int64_t *deletions, size_t n, GError **error)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!EXEC (self, DELETION_DOOM, error, INT (deletions[i])))
+        if (!EXEC (self, PAST_DOOM, error, INT (deletions[i])) ||
+            !EXEC (self, DELETION_DOOM, error, INT (deletions[i])))
             return false;
         if (ecfs_changes (self) == 0)
             deletions[i] = 0;
@@ -255,15 +256,18 @@ static bool announce (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *st
                  INT (stripe->endpoint));
 }
 
+/* The journal does not tell of what is on its way to an object of the past: a recovery would take that for a new one.
+ */
 static bool begin (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, const EcfsStripeRow *stripes,
-                   size_t n_stripes, int64_t *ret_intent, GError **error)
+                   size_t n_stripes, bool is_past, int64_t *ret_intent, GError **error)
 {
     uint64_t sequence = self->counters.sequence + 1;
     if (!EXEC (self, INTENT_INSERT, error, UUID (object), INT (ino), INT (self->epoch), INT (sequence),
                INT (ecfs_real_ns ())))
         return false;
     int64_t intent = ecfs_inserted (self);
-    ecfs_journal_put_intent (self->record, object, ino);
+    if (!is_past)
+        ecfs_journal_put_intent (self->record, object, ino);
     for (size_t i = 0; i < n_stripes; i++)
         if (!announce (self, intent, &stripes[i], error))
             return false;
@@ -274,7 +278,7 @@ static bool begin (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, cons
 static bool begin_new (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, int64_t *ret_intent, GError **error)
 {
     if (!begin (self, &object->uuid, ino, (const EcfsStripeRow *) (void *) object->stripes->data, object->stripes->len,
-                ret_intent, error))
+                false, ret_intent, error))
         return false;
     object->epoch = self->epoch;
     object->sequence = self->counters.sequence + 1;
@@ -291,10 +295,15 @@ static bool begin_more (EcfsCatalog *self, const EcfsObjectRow *object, const Ec
                         int64_t *ret_intent, GError **error)
 {
     int64_t id;
+    bool is_past = false;
     int found = QUERY_NUMBER (self, OBJECT_BY_UUID, &id, error, UUID (&object->uuid));
+    if (found == 0) {
+        is_past = true;
+        found = QUERY_NUMBER (self, PAST_BY_UUID, &id, error, UUID (&object->uuid));
+    }
     if (found == 0)
         return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
-    return found == 1 && begin (self, &object->uuid, 0, stripes, n_stripes, ret_intent, error);
+    return found == 1 && begin (self, &object->uuid, 0, stripes, n_stripes, is_past, ret_intent, error);
 }
 
 bool ecfs_catalog_intent_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes,
@@ -325,6 +334,8 @@ static bool abort_intent (EcfsCatalog *self, int64_t id, GError **error)
     if (found != 1)
         return found == 0;
     int known = QUERY_NUMBER (self, OBJECT_BY_UUID, &object, error, UUID (&intent.object));
+    if (known == 0)
+        known = QUERY_NUMBER (self, PAST_BY_UUID, &object, error, UUID (&intent.object));
     if (known == 0) /* else the intent was to add stripes to it */
         ecfs_journal_put_abort (self->record, &intent.object);
     return known >= 0 && ecfs_intent_end (self, id, &intent, NULL, error);

@@ -296,6 +296,8 @@ static bool restore_stripe (EcfsRestore *self, const EcfsJournalItem *item, GErr
     if (item->type == ECFS_JOURNAL_DELETED)
         return ecfs_deletion_queue (catalog, &item->uuid, &stripe, ECFS_DELETION_REMOVED, error);
     g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, &item->uuid, &found, error);
+    if (object == NULL && item->type == ECFS_JOURNAL_PAST_STRIPE)
+        return found == 0;
     if (object == NULL)
         return found == 0 && ecfs_restore_refuse (error, "a stripe is of an object that no record mentions");
     return ecfs_stripe_check (&stripe, error) &&
@@ -480,8 +482,8 @@ static bool is_exchange (EcfsJournalType type)
 {
     return type == ECFS_JOURNAL_ENDPOINT || type == ECFS_JOURNAL_REMOVED || type == ECFS_JOURNAL_CODE ||
            type == ECFS_JOURNAL_OBJECT || type == ECFS_JOURNAL_OBJECT_KEY || type == ECFS_JOURNAL_OBJECT_KIND ||
-           type == ECFS_JOURNAL_OBJECT_SHA256 || type == ECFS_JOURNAL_STRIPE || type == ECFS_JOURNAL_LOG_END ||
-           type == ECFS_JOURNAL_PACKED;
+           type == ECFS_JOURNAL_OBJECT_SHA256 || type == ECFS_JOURNAL_STRIPE || type == ECFS_JOURNAL_PAST_STRIPE ||
+           type == ECFS_JOURNAL_LOG_END || type == ECFS_JOURNAL_PACKED;
 }
 
 static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64_t sequence, GError **error)
@@ -517,6 +519,7 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
     case ECFS_JOURNAL_CONTENT:
         return restore_content (self, item, error);
     case ECFS_JOURNAL_STRIPE:
+    case ECFS_JOURNAL_PAST_STRIPE:
     case ECFS_JOURNAL_DELETED:
         return restore_stripe (self, item, error);
     case ECFS_JOURNAL_INODE_DROPPED:
@@ -700,7 +703,7 @@ void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog)
 static bool delete_deletions (EcfsCatalog *catalog, GError **error)
 {
     catalog->counters.totals.n_deletions = 0;
-    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0));
+    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0)) && EXEC (catalog, PAST_DELETE_ALL, error, INT (0));
 }
 
 bool ecfs_restore_forget_deletions (EcfsRestore *self, GError **error)

@@ -1,6 +1,6 @@
 #include "catalog/retention.h"
 
-#include "catalog/content_priv.h"
+#include "catalog/db.h"
 
 static bool get_released (EcfsCatalog *self, EcfsReleased *ret_released, GError **error)
 {

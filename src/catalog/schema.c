@@ -160,10 +160,20 @@ static const char schema_20[] =
     "  time_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE INDEX deletions_marked ON deletions (born, sequence, bytes) WHERE at_once = 4;";
 
+/* What stripes that wait for their deletion were of, as long as they may be taken back: a description that outlives the
+ * object's row, so that the past can be repaired. What was removed before this has none, and its stripes no digest. */
+static const char schema_21[] =
+    "ALTER TABLE deletions ADD COLUMN digest BLOB;"
+    "CREATE TABLE past_objects (id INTEGER PRIMARY KEY AUTOINCREMENT, uuid BLOB NOT NULL UNIQUE, "
+    "  epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, code TEXT NOT NULL, size INTEGER NOT NULL, "
+    "  segment_bytes INTEGER NOT NULL, block_bytes INTEGER NOT NULL, header_bytes INTEGER NOT NULL, "
+    "  digest BLOB NOT NULL, sha256 BLOB, seal BLOB, kind INTEGER NOT NULL, removed_age_ns INTEGER NOT NULL) STRICT;";
+
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {
-    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9,  schema_10,
-    schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18, schema_19, schema_20};
+    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,
+    schema_8,  schema_9,  schema_10, schema_11, schema_12, schema_13, schema_14,
+    schema_15, schema_16, schema_17, schema_18, schema_19, schema_20, schema_21};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

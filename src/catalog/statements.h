@@ -21,6 +21,13 @@
     "JOIN stripes s ON s.object = r.object AND s.idx = r.idx"
 #define OBJECT_COLUMNS                                                                                                 \
     "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, seal, kind"
+#define PAST_COLUMNS                                                                                                   \
+    "-id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, seal, kind"
+/* A stripe that may be taken back; and an object of which some are looked after: what was removed behind ?2, and what
+ * marks need. */
+#define IS_PAST "at_once IN (0, 4)"
+#define PAST_IS_KEPT                                                                                                   \
+    "(p.removed_age_ns > ?2 OR EXISTS (SELECT 1 FROM deletions d WHERE d.object = p.uuid AND d.at_once = 4))"
 #define EXTENT_COLUMNS  "start, length, object, object_start, sha256, generation"
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
@@ -148,9 +155,9 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
-       "bytes, queued_ns, born, sealed, seal_key) SELECT ?1, ?2, ?3, ?4, ?5, " \
+       "bytes, queued_ns, digest, born, sealed, seal_key) SELECT ?1, ?2, ?3, ?4, ?5, " \
        "CASE WHEN ?6 = 0 AND EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= ifnull (o.since, ifnull (o.sequence, 0))) " \
-       "THEN 4 ELSE ?6 END, ?7, ?8, ?9, ifnull (o.since, ifnull (o.sequence, 0)), " \
+       "THEN 4 ELSE ?6 END, ?7, ?8, ?9, ?10, ifnull (o.since, ifnull (o.sequence, 0)), " \
        "CASE WHEN o.id IS NOT NULL THEN o.seal IS NOT NULL ELSE " \
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
        "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end') END, " \
@@ -204,6 +211,32 @@
     X (DELETION_DOOM, "UPDATE deletions SET at_once = 3 WHERE id = ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (DELETION_DELETE_ALL, "DELETE FROM deletions WHERE id > ?") \
+    X (PAST_INSERT, "INSERT OR REPLACE INTO past_objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
+       "header_bytes, digest, sha256, seal, kind, removed_age_ns) SELECT uuid, epoch, sequence, code, size, " \
+       "segment_bytes, block_bytes, header_bytes, digest, sha256, seal, kind, ?2 FROM objects WHERE id = ?1") \
+    X (PAST_GET, "SELECT " PAST_COLUMNS " FROM past_objects WHERE id = ?") \
+    X (PAST_BY_UUID, "SELECT " PAST_COLUMNS " FROM past_objects WHERE uuid = ?") \
+    X (PAST_LIST, "SELECT " PAST_COLUMNS " FROM past_objects p WHERE id > ?1 AND " PAST_IS_KEPT " ORDER BY id LIMIT ?3") \
+    X (PAST_LIST_BY_UUID, "SELECT " PAST_COLUMNS " FROM past_objects p WHERE uuid > ?1 AND " PAST_IS_KEPT \
+       " ORDER BY uuid LIMIT ?3") \
+    X (PAST_STRIPES, "SELECT idx, instance, endpoint, bytes, digest FROM deletions WHERE object = ? AND " IS_PAST \
+       " AND digest IS NOT NULL ORDER BY idx, id DESC") \
+    /* The stripe that is exchanged waits for itself from now on; what takes its place waits as it did. */ \
+    X (PAST_STRIPE_LEAVE, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
+       "bytes, queued_ns, digest, born, sealed, seal_key) SELECT object, idx, instance, endpoint, ?4, 2, ?5, bytes, ?6, " \
+       "digest, born, sealed, seal_key FROM deletions WHERE object = ?1 AND idx = ?2 AND instance = ?3 AND " IS_PAST) \
+    X (PAST_STRIPE_SET, "UPDATE deletions SET instance = ?4, endpoint = ?5, bytes = ?6, digest = ?7 " \
+       "WHERE object = ?1 AND idx = ?2 AND instance = ?3 AND " IS_PAST) \
+    X (PAST_STRIPE_ADD, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
+       "bytes, queued_ns, digest, born, sealed, seal_key) SELECT object, ?2, ?3, ?4, queued_age_ns, at_once, sequence, " \
+       "?5, queued_ns, ?6, born, sealed, seal_key FROM deletions WHERE object = ?1 AND " IS_PAST " ORDER BY id LIMIT 1") \
+    X (PAST_STRIPES_DELETE, "DELETE FROM deletions WHERE object = ? AND " IS_PAST) \
+    X (PAST_DELETE, "DELETE FROM past_objects WHERE uuid = ?") \
+    X (PAST_DELETE_ALL, "DELETE FROM past_objects WHERE id > ?") \
+    X (PAST_DOOM, "DELETE FROM past_objects WHERE uuid = (SELECT object FROM deletions WHERE id = ? AND " IS_PAST ")") \
+    X (PAST_DELETE_AT, "DELETE FROM past_objects WHERE uuid IN (SELECT object FROM deletions WHERE endpoint = ?1 " \
+       "ORDER BY at_once, queued_age_ns, id LIMIT ?2) AND NOT EXISTS (SELECT 1 FROM deletions d " \
+       "WHERE d.object = past_objects.uuid AND d." IS_PAST " AND d.endpoint <> ?1)") \
     X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \
     X (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id") \
@@ -230,7 +263,8 @@
        "ORDER BY object, idx") \
     X (ANNOUNCED_AT, "SELECT count (*) FROM intent_stripes WHERE endpoint = ?") \
     X (DELETIONS_AT, "SELECT count (*) FROM deletions WHERE endpoint = ?") \
-    X (DELETION_DELETE_AT, "DELETE FROM deletions WHERE id IN (SELECT id FROM deletions WHERE endpoint = ? LIMIT ?)") \
+    X (DELETION_DELETE_AT, "DELETE FROM deletions WHERE id IN (SELECT id FROM deletions WHERE endpoint = ? " \
+       "ORDER BY at_once, queued_age_ns, id LIMIT ?)") \
     X (PLACE_DELETE, "DELETE FROM journal_places WHERE endpoint = ?") \
     X (ESTIMATE_DELETE, "DELETE FROM estimates WHERE endpoint = ?") \
     X (ESTIMATE_GET, "SELECT " ESTIMATE_COLUMNS " FROM estimates WHERE endpoint = ?") \

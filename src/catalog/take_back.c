@@ -43,6 +43,20 @@ static EcfsObjectRow *take_stripes (EcfsCatalog *self, const EcfsObjectRow *was,
     return g_steal_pointer (&object);
 }
 
+/* What the past knows of the object is newer than a moment at which a file had it: its stripes may have moved since. */
+static EcfsObjectRow *take_object (EcfsCatalog *self, const EcfsObjectRow *was, GError **error)
+{
+    int found;
+    g_autoptr (EcfsObjectRow) object = ecfs_past_find (self, &was->uuid, &found, error);
+    if (found <= 0)
+        return found < 0 ? NULL : take_stripes (self, was, error);
+    if (object->kind != was->kind || object->size < was->size || !ecfs_seal_equal (&object->seal, &was->seal)) {
+        told (ecfs_fail (error, ESTALE, "its content is another since"));
+        return NULL;
+    }
+    return ecfs_past_take (self, &was->uuid, error) ? g_steal_pointer (&object) : NULL;
+}
+
 static bool bring_object (EcfsCatalog *self, const EcfsTakeBack *what, const EcfsObjectRow *was, int64_t *ret_id,
                           GError **error)
 {
@@ -57,7 +71,7 @@ static bool bring_object (EcfsCatalog *self, const EcfsTakeBack *what, const Ecf
     }
     if (!ecfs_object_check (was, error))
         return false;
-    g_autoptr (EcfsObjectRow) object = take_stripes (self, was, error);
+    g_autoptr (EcfsObjectRow) object = take_object (self, was, error);
     if (object == NULL)
         return false;
     if (!what->decodes (what->user, object))

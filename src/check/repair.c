@@ -1,5 +1,6 @@
 /* Damaged objects, repaired several at a time in the archive that this process has opened for writing. */
 #include "archive/ended.h"
+#include "catalog/past.h"
 #include "check/check.h"
 #include "commit/logs.h"
 #include "packing/packing.h"
@@ -44,18 +45,34 @@ static void reap (Runner *self)
         atomic_store (&self->cancelled, true);
 }
 
-static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
+/* The file that has the object; what only the past has is of none, and gets a name. */
+static bool find_file (const Runner *self, int64_t object, EcfsAttr *ret_attr, char **ret_name, GError **error)
 {
     uint64_t ino;
-    EcfsAttr attr;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    if (!ecfs_catalog_object_file (catalog, task->object, &ino, error) ||
-        !ecfs_catalog_getattr (catalog, ino, &attr, error))
+    *ret_name = NULL;
+    if (!ecfs_object_is_past (object))
+        return ecfs_catalog_object_file (catalog, object, &ino, error) &&
+               ecfs_catalog_getattr (catalog, ino, ret_attr, error);
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (catalog, object, error);
+    if (row == NULL)
+        return false;
+    *ret_attr = (EcfsAttr){.size = row->size};
+    *ret_name = ecfs_past_name (&row->uuid);
+    return true;
+}
+
+static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
+{
+    EcfsAttr attr;
+    g_autofree char *name = NULL;
+    if (!find_file (self, task->object, &attr, &name, error))
         return false;
     Attempt *attempt = g_new (Attempt, 1);
     *attempt = (Attempt){.runner = self, .task = task};
     EcfsCommit commit = {.kind = ECFS_COMMIT_REPAIR,
-                         .ino = ino,
+                         .ino = attr.ino,
+                         .path = name,
                          .fd = -1,
                          .size = attr.size,
                          .mtime_ns = attr.mtime_ns,
@@ -71,10 +88,11 @@ static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
     return true;
 }
 
+/* Whose files can be packed: of the past there are none. */
 static bool is_log (const Runner *self, int64_t object)
 {
     g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, NULL);
-    return row != NULL && row->kind == ECFS_OBJECT_LOG;
+    return row != NULL && row->kind == ECFS_OBJECT_LOG && !ecfs_object_is_past (object);
 }
 
 /* Its stripes are wanted no more. */
@@ -91,7 +109,7 @@ static bool drop_empty (Runner *self, EcfsRepairTask *task)
     g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (catalog, task->object, NULL);
     uint64_t live_bytes;
     bool gone = false;
-    if (row == NULL || row->kind != ECFS_OBJECT_PACK ||
+    if (row == NULL || row->kind != ECFS_OBJECT_PACK || ecfs_object_is_past (row->id) ||
         !ecfs_catalog_live_bytes (catalog, row->id, &live_bytes, NULL) || live_bytes > 0)
         return false;
     EcfsMutex *turn = ecfs_logs_packing_lock (ecfs_archive_service (self->archive, ECFS_SERVICE_LOGS));

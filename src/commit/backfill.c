@@ -5,6 +5,7 @@
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
+#include "catalog/past.h"
 
 #define FILL_ATTEMPTS 3
 
@@ -373,7 +374,19 @@ bool ecfs_attempt_backfill (EcfsCommitAttempt *self, GError **error)
     return true;
 }
 
-EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **error)
+/* Of the past: what an object consists of, and no file. */
+static EcfsCommitObject *past_part (EcfsCommitAttempt *self, GError **error)
+{
+    EcfsObjectRow *row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), self->commit.object, error);
+    if (row == NULL)
+        return NULL;
+    EcfsCommitObject *part = ecfs_attempt_part (self);
+    ecfs_object_row_free (part->row);
+    part->row = row;
+    return part;
+}
+
+static EcfsCommitObject *present_part (EcfsCommitAttempt *self, GError **error)
 {
     GError *why = NULL;
     g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, &why);
@@ -383,7 +396,17 @@ EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **err
         next++;
     if (extents != NULL && next == extents->len)
         why = g_error_new_literal (ECFS_ERROR, ESTALE, "it was replaced meanwhile");
-    EcfsCommitObject *part = why == NULL ? committed_part (self, extents, &next, &why) : NULL;
+    if (why == NULL)
+        return committed_part (self, extents, &next, error);
+    g_propagate_error (error, why);
+    return NULL;
+}
+
+EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **error)
+{
+    GError *why = NULL;
+    EcfsCommitObject *part =
+        ecfs_object_is_past (self->commit.object) ? past_part (self, &why) : present_part (self, &why);
     if (part == NULL) {
         why->code = why->code == ENOENT ? ESTALE : why->code; /* deleted since */
         g_propagate_error (error, why);

@@ -1,6 +1,7 @@
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
+#include "catalog/past.h"
 #include "commit/together.h"
 
 #include <assert.h>
@@ -50,6 +51,12 @@ static bool open_content (EcfsCommitAttempt *self, GError **error)
 static bool is_new (const EcfsCommit *commit)
 {
     return commit->kind == ECFS_COMMIT_STORE || commit->kind == ECFS_COMMIT_STREAM;
+}
+
+/* Else it is about many, or about what no file has any more. */
+static bool has_file (const EcfsCommit *commit)
+{
+    return commit->kind != ECFS_COMMIT_PACK && !ecfs_object_is_past (commit->object);
 }
 
 static bool is_counted (const EcfsCommitAttempt *self)
@@ -113,7 +120,7 @@ static void run_attempt (void *data)
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
     if (self->commit.retry)
         ecfs_archive_revive_endpoints (self->archive);
-    if (self->commit.kind != ECFS_COMMIT_PACK && !ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
+    if (has_file (&self->commit) && !ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
         error->code = error->code == ENOENT && self->commit.kind == ECFS_COMMIT_REPAIR ? ESTALE : error->code;
     else if (open_content (self, &error))
         (void) run_kind (self, &is_together, &error); /* error says it */
@@ -141,7 +148,8 @@ static void check_kind (const EcfsCommit *commit)
 {
     EcfsCommitKind kind = commit->kind;
     assert (kind >= ECFS_COMMIT_STORE && kind <= ECFS_COMMIT_PACK);
-    assert ((commit->ino != 0) == (kind != ECFS_COMMIT_PACK) && commit->done != NULL);
+    assert ((commit->ino != 0) == has_file (commit) && commit->done != NULL);
+    assert (has_file (commit) || commit->path != NULL);
     assert ((commit->pack != NULL) == (kind == ECFS_COMMIT_PACK));
     assert (kind != ECFS_COMMIT_PACK || (commit->path != NULL && commit->code != NULL));
     assert (commit->open != NULL || commit->fd >= 0 || kind == ECFS_COMMIT_REPAIR);

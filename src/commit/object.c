@@ -2,6 +2,7 @@
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
+#include "catalog/past.h"
 #include "object/writer.h"
 
 #define PLACE_ATTEMPTS 3
@@ -229,6 +230,8 @@ void ecfs_attempt_describe (EcfsCommitAttempt *self)
 /* What the stripes tell of files: of EcfsFileRecord. */
 static GPtrArray *describe (EcfsCommitAttempt *self, GError **error)
 {
+    if (ecfs_object_is_past (self->part->row->id)) /* no file has it: the journal of then tells of those that had */
+        return g_ptr_array_new ();
     if (self->part->row->kind == ECFS_OBJECT_PACK)
         return ecfs_attempt_pack_records (self, error);
     ecfs_attempt_describe (self);

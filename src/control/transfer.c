@@ -33,8 +33,9 @@ static bool tell_progress (void *user, const EcfsProgress *progress)
 static void tell_problem (void *user, const GError *error, bool warning)
 {
     JsonObject *line = json_object_new ();
-    (void) warning; /* there are none */
     json_object_set_boolean_member (line, "problem", TRUE);
+    if (warning)
+        json_object_set_boolean_member (line, "warning", TRUE);
     ecfs_control_put_error (line, error);
     send_line (user, line);
 }

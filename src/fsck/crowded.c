@@ -14,7 +14,7 @@ bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError
     for (guint i = 0; i < objects->len && good; i++) {
         EcfsCrowding crowding;
         const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-        if (!ecfs_object_is_crowded (&roomy, object, 0, &crowding))
+        if (ecfs_object_is_past (object->id) || !ecfs_object_is_crowded (&roomy, object, 0, &crowding))
             continue;
         const EcfsSpoolDamage one = {.object = object->id,
                                      .urgency = crowding.now.zones * ZONE_WEIGHT + crowding.now.endpoints,

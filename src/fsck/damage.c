@@ -93,7 +93,7 @@ static EcfsObjectRow *object_now (EcfsFsckRun *self, int64_t object, GError **er
 static bool is_needed (const EcfsFsckRun *self, const EcfsObjectRow *now)
 {
     uint64_t n_files;
-    return now->kind == ECFS_OBJECT_WHOLE ||
+    return ecfs_object_is_past (now->id) || now->kind == ECFS_OBJECT_WHOLE ||
            !ecfs_catalog_object_files (ecfs_archive_catalog (self->archive), now->id, &n_files, NULL) || n_files > 0;
 }
 
@@ -135,10 +135,11 @@ static void count (EcfsFsckRun *self, const EcfsDamage *damage)
         bool gone = is_gone (stripe);
         bool damaged = stripe->fault == ECFS_STRIPE_SIZE || stripe->fault == ECFS_STRIPE_DAMAGED ||
                        stripe->fault == ECFS_STRIPE_FORGED;
-        bool unknown = stripe->fault == ECFS_STRIPE_UNKNOWN;
-        self->sums.n_absent += stripe->fault == ECFS_STRIPE_ABSENT;
-        self->sums.n_gone += gone;
-        self->sums.n_damaged += damaged;
+        bool unknown = stripe->fault == ECFS_STRIPE_UNKNOWN, is_past = ecfs_object_is_past (damage->object);
+        self->sums.n_absent += !is_past && stripe->fault == ECFS_STRIPE_ABSENT;
+        self->sums.n_gone += !is_past && gone;
+        self->sums.n_damaged += !is_past && damaged;
+        self->sums.n_past_missing += is_past && !unknown;
         self->sums.n_unknown += unknown;
         at->n_gone += gone;
         at->n_damaged += damaged;
@@ -232,6 +233,7 @@ static void conclude (EcfsFsckRun *self, const EcfsDamage *damage, EcfsDamageRes
     self->progress.n_done++;
     if (task != NULL) {
         self->sums.n_rebuilt += task->order.n_stored;
+        self->sums.n_past_rebuilt += ecfs_object_is_past (damage->object) ? task->order.n_stored : 0;
         self->sums.n_rebuilt_objects += task->order.n_stored > 0;
         self->sums.read_bytes += task->order.read_bytes;
         self->sums.written_bytes += task->order.written_bytes;

@@ -154,9 +154,13 @@ static bool note_batch (EcfsFsckRun *self, const EcfsCheckBatch *batch, GError *
             return false;
     if (!ecfs_fsck_note_crowded (self, batch->objects, error))
         return false;
-    self->sums.n_stripes += batch->stripes->len;
-    self->sums.n_objects += batch->objects->len;
-    self->progress.n_done += batch->objects->len;
+    for (guint i = 0; i < batch->objects->len; i++) {
+        const EcfsObjectRow *object = g_ptr_array_index (batch->objects, i);
+        const bool is_past = ecfs_object_is_past (object->id);
+        *(is_past ? &self->sums.n_past_objects : &self->sums.n_objects) += 1;
+        *(is_past ? &self->sums.n_past_stripes : &self->sums.n_stripes) += object->stripes->len;
+        self->progress.n_done += !is_past;
+    }
     return note_queued (self, batch->stripes, error) && ecfs_fsck_spool (self, batch->stripes, error);
 }
 
@@ -237,7 +241,8 @@ static bool check_objects (EcfsFsckRun *self, GError **error)
 {
     uint64_t n_objects;
     EcfsUuid after = {.bytes = {0}};
-    if (!count_objects (self, &n_objects, error))
+    if (!ecfs_archive_past_until (self->archive, &self->past_until_ns, error) ||
+        !count_objects (self, &n_objects, error))
         return false;
     ecfs_fsck_enter (self, "objects", n_objects);
     ecfs_archive_probe (self->archive, ECFS_FSCK_PATIENCE_US);

@@ -16,6 +16,7 @@
 
 #include "archive/common.h"
 #include "archive/crowding.h"
+#include "archive/past.h"
 #include "catalog/scrub.h"
 #include "check/check.h"
 #include "upkeep/prune.h"
@@ -78,6 +79,8 @@ typedef struct EcfsFsckEndpoint {
 
 typedef struct EcfsFsckSums {
     uint64_t n_objects, n_stripes, n_absent, n_gone, n_damaged, n_unknown;
+    /* Likewise of what only the past has; missing: that are not there as they were stored. */
+    uint64_t n_past_objects, n_past_stripes, n_past_missing, n_past_rebuilt;
     bool is_cut;           /* time was over before all objects were looked at */
     uint64_t n_problems;   /* of the catalog */
     uint64_t n_sha256;     /* objects that had no SHA-256, and have one now */
@@ -130,11 +133,12 @@ typedef struct EcfsFsckRun {
     EcfsFsckEndpoint *endpoints; /* n_endpoints, and one for all that this process does not know */
     char **silences;             /* likewise: what those said that do not answer, or NULL */
     size_t n_endpoints;
-    int64_t asked_us; /* how long endpoints were asked for stripes that nothing knows */
-    bool is_walked;   /* all objects were gone over once: what is wrong with their rows was told */
-    bool is_named;    /* only objects of the paths, which are in the spool */
-    GArray *back;     /* of EcfsSighting: stripes that are queued as gone, and are there */
-    GArray *left;     /* of EcfsSighting: stripes of objects that could not be repaired, ECFS_REPAIRS_MAX at most */
+    int64_t asked_us;      /* how long endpoints were asked for stripes that nothing knows */
+    int64_t past_until_ns; /* what was removed since is looked at, by the catalog's age */
+    bool is_walked;        /* all objects were gone over once: what is wrong with their rows was told */
+    bool is_named;         /* only objects of the paths, which are in the spool */
+    GArray *back;          /* of EcfsSighting: stripes that are queued as gone, and are there */
+    GArray *left; /* of EcfsSighting: stripes of objects that could not be repaired, ECFS_REPAIRS_MAX at most */
     EcfsSpool *spool;
     EcfsSpool *crowded; /* another: objects that would be safer with stripes elsewhere, as damages */
     EcfsScrub *seen;    /* orphans, since when; NULL: they are not to be removed, or it cannot be noted */

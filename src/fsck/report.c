@@ -54,6 +54,10 @@ static JsonArray *faulty_stripes (const EcfsArchive *archive, const EcfsDamage *
 static char *path_of (EcfsArchive *archive, int64_t object)
 {
     uint64_t ino;
+    g_autoptr (EcfsObjectRow) past =
+        ecfs_object_is_past (object) ? ecfs_catalog_object (ecfs_archive_catalog (archive), object, NULL) : NULL;
+    if (past != NULL)
+        return ecfs_past_name (&past->uuid);
     if (!ecfs_catalog_object_file (ecfs_archive_catalog (archive), object, &ino, NULL))
         return g_strdup_printf ("object row %" G_GINT64_FORMAT, object);
     return ecfs_catalog_path (ecfs_archive_catalog (archive), ino);
@@ -76,7 +80,7 @@ char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, Ecf
     };
     JsonObject *object = json_object_new ();
     g_autofree char *path = path_of (archive, damage->object);
-    json_object_set_string_member (object, "about", "file");
+    json_object_set_string_member (object, "about", ecfs_object_is_past (damage->object) ? "history" : "file");
     uint64_t n_files = 1;
     (void) ecfs_catalog_object_files (ecfs_archive_catalog (archive), damage->object, &n_files, NULL); /* else one */
     put_bytes (object, "path", path);
@@ -273,6 +277,10 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         {"stripes_damaged", sums->n_damaged},
         {"stripes_unknown", sums->n_unknown},
         {"stripes_rebuilt", sums->n_rebuilt},
+        {"past_objects", sums->n_past_objects},
+        {"past_stripes", sums->n_past_stripes},
+        {"past_stripes_missing", sums->n_past_missing},
+        {"past_stripes_rebuilt", sums->n_past_rebuilt},
         {"objects_rebuilt", sums->n_rebuilt_objects},
         {"sha256_kept", sums->n_sha256},
         {"orphans", sums->n_orphans},

@@ -108,15 +108,48 @@ static GPtrArray *named_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max,
     return named == NULL ? NULL : g_steal_pointer (&objects);
 }
 
+static int by_uuid (const void *a, const void *b)
+{
+    const EcfsObjectRow *const *left = a, *const *right = b;
+    return memcmp (&(*left)->uuid, &(*right)->uuid, sizeof (EcfsUuid));
+}
+
+/* Adds what only the past has between @before and *after, or further where no others follow. Where there is too much of
+ * it *after moves back, and what is behind that is left to the next batch. */
+static bool add_past (EcfsFsckRun *self, GPtrArray *objects, const EcfsUuid *before, EcfsUuid *after, size_t max,
+                      bool *ret_more, GError **error)
+{
+    GPtrArray *past =
+        ecfs_catalog_past_by_uuid (ecfs_archive_catalog (self->archive), self->past_until_ns, before, max, error);
+    if (past == NULL)
+        return false;
+    const bool is_cut = past->len == max, others_follow = *ret_more;
+    const EcfsUuid last = past->len == 0 ? *after : ((EcfsObjectRow *) g_ptr_array_index (past, past->len - 1))->uuid;
+    if (is_cut ? !others_follow || memcmp (&last, after, sizeof last) < 0
+               : !others_follow && memcmp (&last, after, sizeof last) > 0)
+        *after = last;
+    *ret_more = others_follow || is_cut;
+    g_ptr_array_extend_and_steal (objects, past);
+    g_ptr_array_sort (objects, by_uuid);
+    while (*ret_more && objects->len > 0 &&
+           memcmp (&((EcfsObjectRow *) g_ptr_array_index (objects, objects->len - 1))->uuid, after, sizeof *after) > 0)
+        g_ptr_array_set_size (objects, (gint) objects->len - 1);
+    return true;
+}
+
 GPtrArray *ecfs_fsck_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max, bool *ret_more, GError **error)
 {
     if (self->is_named)
         return named_objects (self, after, max, ret_more, error);
     GError *why = NULL;
+    const EcfsUuid before = *after;
     GPtrArray *objects = ecfs_catalog_walk_objects (ecfs_archive_catalog (self->archive), after, max, ret_more,
                                                     problem_of_walk, self, &why);
-    if (objects != NULL || !ecfs_fsck_survives (self, why, error))
+    if (objects != NULL && add_past (self, objects, &before, after, max, ret_more, &why))
         return objects;
+    g_clear_pointer (&objects, g_ptr_array_unref);
+    if (!ecfs_fsck_survives (self, why, error))
+        return NULL;
     *ret_more = false;
     return g_ptr_array_new ();
 }

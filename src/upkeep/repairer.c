@@ -1,5 +1,6 @@
 #include "upkeep/repairer.h"
 
+#include "archive/past.h"
 #include "archive/sightings.h"
 #include "check/check.h"
 #include "journal/sender.h"
@@ -50,10 +51,12 @@ struct EcfsRepairer {
     /* Of the thread alone. */
     GHashTable *retries; /* int64_t of an object → Retry */
     GHashTable *lacking; /* set of int64_t: objects that lacked stripes at the last walk */
+    GHashTable *past;    /* likewise of what only the past has */
     GHashTable *queued;  /* set of int64_t: objects that the queue has stripes of */
     int64_t walked_us;   /* when the last walk ended; 0: never */
     int64_t walk_took_us;
     uint64_t walked_lacking; /* how many lacked some then */
+    int64_t past_us;         /* when the past is looked at again */
     int64_t counted_us;      /* when they were counted last, … */
     int64_t count_took_us;   /* … which takes so long */
     GByteArray *reachable;   /* by position: endpoints that were up at the last look */
@@ -183,17 +186,26 @@ static int guarantee_of (EcfsArchive *archive, const EcfsObjectRow *object, cons
     return ecfs_holders_guarantee (codec, present, holder);
 }
 
+/* What is said to be repaired: the path of a file that has the object; NULL: there is none any more. */
+static char *name_of (EcfsCatalog *catalog, const EcfsObjectRow *object)
+{
+    uint64_t ino;
+    if (ecfs_object_is_past (object->id))
+        return ecfs_past_name (&object->uuid);
+    return ecfs_catalog_object_file (catalog, object->id, &ino, NULL) ? ecfs_catalog_path (catalog, ino) : NULL;
+}
+
 /* A job for one object, whose queued stripes are rows[0] to rows[n - 1]; n may be 0. */
 static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *rows, guint n)
 {
-    uint64_t ino;
     bool damaged[256] = {false};
     EcfsArchive *archive = self->archive;
     if (g_hash_table_contains (self->listed, &object))
         return;
     g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (archive), object, NULL);
     const EcfsCodec *codec = row == NULL ? NULL : ecfs_archive_codec (archive, row->code, NULL);
-    if (codec == NULL || !ecfs_catalog_object_file (ecfs_archive_catalog (archive), object, &ino, NULL)) {
+    char *name = codec == NULL ? NULL : name_of (ecfs_archive_catalog (archive), row);
+    if (name == NULL) {
         g_hash_table_remove (self->retries, &object); /* deleted since, or fsck tells what is wrong with it */
         return;
     }
@@ -213,8 +225,8 @@ static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *ro
                          .most_bytes = ecfs_archive_config (archive)->transfer_memory / (MEMORY_PART * MOST_AT_ONCE),
                          .user = job};
     job->guarantee = guarantee_of (archive, row, codec, damaged);
-    job->waits = job->guarantee > 0 || g_hash_table_contains (self->retries, &object);
-    job->path = ecfs_catalog_path (ecfs_archive_catalog (archive), ino);
+    job->waits = job->guarantee > 0 || ecfs_object_is_past (object) || g_hash_table_contains (self->retries, &object);
+    job->path = name;
     g_ptr_array_add (self->jobs, job);
     g_hash_table_add (self->listed, g_memdup2 (&object, sizeof object));
 }
@@ -304,11 +316,34 @@ static void find_lacking (EcfsRepairer *self, bool came_back)
     }
 }
 
-static void add_lacking (EcfsRepairer *self)
+/* What was removed before it had all of its stripes, or lost some with an endpoint. */
+static void find_past (EcfsRepairer *self, bool came_back)
+{
+    const int64_t begun_us = ecfs_now_us ();
+    if (begun_us < self->past_us && !came_back)
+        return;
+    g_hash_table_remove_all (self->past);
+    for (int64_t after = 0, more = true; more && !is_stopping (self);) {
+        g_autoptr (GPtrArray) objects = ecfs_archive_past_objects (self->archive, after, WALK_BATCH, NULL);
+        for (guint i = 0; objects != NULL && i < objects->len; i++) {
+            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+            const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, NULL);
+            after = object->id;
+            if (codec != NULL && object->stripes->len < ecfs_codec_n (codec) &&
+                g_hash_table_size (self->past) < MOST_LACKING)
+                g_hash_table_add (self->past, g_memdup2 (&object->id, sizeof object->id));
+        }
+        more = objects != NULL && objects->len == WALK_BATCH; /* NULL: tried again; the catalog says what is wrong */
+    }
+    const int64_t now_us = ecfs_now_us ();
+    self->past_us = now_us + MAX (WALK_US, WALK_SHARE * (now_us - begun_us));
+}
+
+static void add_lacking (EcfsRepairer *self, GHashTable *lacking)
 {
     GHashTableIter iter;
     const int64_t *object;
-    g_hash_table_iter_init (&iter, self->lacking);
+    g_hash_table_iter_init (&iter, lacking);
     while (g_hash_table_iter_next (&iter, (void **) &object, NULL))
         if (is_due (self, *object))
             add_job (self, *object, NULL, 0);
@@ -347,7 +382,8 @@ static gboolean is_over (void *object, void *retry, void *user)
 {
     const EcfsRepairer *self = user;
     (void) retry;
-    return !g_hash_table_contains (self->queued, object) && !g_hash_table_contains (self->lacking, object);
+    return !g_hash_table_contains (self->queued, object) && !g_hash_table_contains (self->lacking, object) &&
+           !g_hash_table_contains (self->past, object);
 }
 
 static void note_failure (EcfsRepairer *self, const Job *job)
@@ -378,6 +414,7 @@ static void task_done (void *user, EcfsRepairTask *task)
     if (code == 0 || code == ESTALE) {
         g_hash_table_remove (self->retries, &task->object);
         g_hash_table_remove (self->lacking, &task->object);
+        g_hash_table_remove (self->past, &task->object);
     } else if (code != ECANCELED) {
         note_failure (self, job);
     }
@@ -568,14 +605,17 @@ static void repair_round (EcfsRepairer *self)
     const EcfsRepairs repairs = {
         .next = next_task, .done = task_done, .tick = tick, .most = most_objects, .user = self};
     settle_back (self);
-    find_lacking (self, came_back (self));
+    const bool back = came_back (self);
+    find_lacking (self, back);
+    find_past (self, back);
     self->jobs = g_ptr_array_new_with_free_func (job_free);
     self->listed = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->next_job = 0;
     if (add_damaged (self)) /* others may have repaired what could not be */
         g_hash_table_foreach_remove (self->retries, is_over, self);
     count_failing (self);
-    add_lacking (self);
+    add_lacking (self, self->lacking);
+    add_lacking (self, self->past);
     g_ptr_array_sort (self->jobs, most_endangered_first);
     if (self->jobs->len > 0)
         ecfs_repair_here (self->archive, &repairs);
@@ -625,6 +665,7 @@ EcfsRepairer *ecfs_repairer_start (EcfsArchive *archive)
     self->retries = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
     self->queued = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->lacking = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    self->past = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
     int result = pthread_create (&self->thread, NULL, run, self);
@@ -649,6 +690,7 @@ void ecfs_repairer_stop (EcfsRepairer *self)
     g_hash_table_unref (self->retries);
     g_hash_table_unref (self->queued);
     g_hash_table_unref (self->lacking);
+    g_hash_table_unref (self->past);
     ecfs_repairer_facts_clear (&self->facts);
     ecfs_cond_clear (&self->wake);
     ecfs_mutex_clear (&self->lock);

@@ -10,6 +10,7 @@
 #define PATIENCE_US   5000000 /* with endpoints that do not answer */
 #define TICK_US       200000
 #define PROBLEMS_TOLD 20
+#define PAST_AT_ONCE  256
 #define MAX_IDLE      3 /* rounds in which nothing was moved although nothing failed */
 
 typedef struct Drain {
@@ -25,20 +26,22 @@ typedef struct Drain {
     int level;                           /* those that are moved now */
     EcfsHolding holding;
     uint64_t n_moved;
+    uint64_t n_lost;    /* objects of the past that go with the endpoint */
     GHashTable *failed; /* int64_t of objects that could not be moved */
     GError *error;      /* the catalog cannot be read */
 } Drain;
 
 /* What the endpoint holds */
 
-void ecfs_holding_init (EcfsHolding *self, EcfsCatalog *catalog, int64_t endpoint)
+void ecfs_holding_init (EcfsHolding *self, EcfsArchive *archive, int64_t endpoint)
 {
-    *self = (EcfsHolding){.catalog = catalog, .endpoint = endpoint};
+    *self = (EcfsHolding){.archive = archive, .catalog = ecfs_archive_catalog (archive), .endpoint = endpoint};
 }
 
 void ecfs_holding_clear (EcfsHolding *self)
 {
     g_clear_pointer (&self->stripes, g_array_unref);
+    g_clear_pointer (&self->past, g_ptr_array_unref);
 }
 
 static bool load_next (EcfsHolding *self, GError **error)
@@ -55,7 +58,7 @@ static bool load_next (EcfsHolding *self, GError **error)
     return true;
 }
 
-EcfsObjectRow *ecfs_holding_next (EcfsHolding *self, GError **error)
+static EcfsObjectRow *next_present (EcfsHolding *self, GError **error)
 {
     while (!self->ended && load_next (self, error)) {
         if (self->ended)
@@ -72,6 +75,45 @@ EcfsObjectRow *ecfs_holding_next (EcfsHolding *self, GError **error)
             return NULL;
         }
     }
+    return NULL;
+}
+
+static bool has_stripe_at (const EcfsObjectRow *object, int64_t endpoint)
+{
+    for (guint i = 0; i < object->stripes->len; i++)
+        if (g_array_index (object->stripes, EcfsStripeRow, i).endpoint == endpoint)
+            return true;
+    return false;
+}
+
+static EcfsObjectRow *next_past (EcfsHolding *self, GError **error)
+{
+    while (!self->past_ended) {
+        if (self->past == NULL || self->next >= self->past->len) {
+            g_clear_pointer (&self->past, g_ptr_array_unref);
+            self->next = 0;
+            self->past = ecfs_archive_past_objects (self->archive, self->after_past, PAST_AT_ONCE, error);
+            self->past_ended = self->past == NULL || self->past->len == 0;
+            continue;
+        }
+        const EcfsObjectRow *object = g_ptr_array_index (self->past, self->next++);
+        self->after_past = object->id;
+        if (!has_stripe_at (object, self->endpoint))
+            continue;
+        if (!ecfs_archive_past_is_lost (self->archive, object, self->endpoint))
+            return ecfs_object_row_copy (object);
+        self->n_lost++;
+    }
+    return NULL;
+}
+
+EcfsObjectRow *ecfs_holding_next (EcfsHolding *self, GError **error)
+{
+    GError *why = NULL;
+    EcfsObjectRow *object = next_present (self, &why);
+    if (object != NULL || why == NULL)
+        return object != NULL ? object : next_past (self, error);
+    g_propagate_error (error, why);
     return NULL;
 }
 
@@ -97,7 +139,7 @@ bool ecfs_endpoint_is_empty (EcfsArchive *archive, const EcfsArchiveEndpoint *en
     GError *why = NULL;
     if (!ecfs_catalog_announced_at (ecfs_archive_catalog (archive), endpoint->id, &n_announced, error))
         return false;
-    ecfs_holding_init (&holding, ecfs_archive_catalog (archive), endpoint->id);
+    ecfs_holding_init (&holding, archive, endpoint->id);
     g_autoptr (EcfsObjectRow) first = ecfs_holding_next (&holding, &why);
     ecfs_holding_clear (&holding);
     *ret_empty = first == NULL && n_announced == 0;
@@ -126,7 +168,7 @@ static bool look (Drain *self, uint64_t *ret_n, GError **error)
 {
     memset (self->n_at, 0, sizeof self->n_at);
     *ret_n = 0;
-    ecfs_holding_init (&self->holding, ecfs_archive_catalog (self->archive), self->endpoint->id);
+    ecfs_holding_init (&self->holding, self->archive, self->endpoint->id);
     for (;;) {
         g_autoptr (EcfsObjectRow) object = ecfs_holding_next (&self->holding, &self->error);
         if (object == NULL || !tick (self))
@@ -136,6 +178,7 @@ static bool look (Drain *self, uint64_t *ret_n, GError **error)
         self->n_at[ecfs_object_guarantee (self->archive, object) + 1]++;
         (*ret_n)++;
     }
+    self->n_lost = self->holding.n_lost;
     ecfs_holding_clear (&self->holding);
     if (self->error == NULL)
         return !self->tally.cancelled || ecfs_fail (error, ECANCELED, "cancelled");
@@ -178,8 +221,11 @@ static bool is_gone (const Drain *self, const EcfsRepairTask *task)
 {
     uint64_t ino;
     g_autoptr (GError) why = NULL;
-    return !ecfs_catalog_object_file (ecfs_archive_catalog (self->archive), task->object, &ino, &why) &&
-           why->code == ENOENT;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (catalog, task->object, &why);
+    if (row == NULL || ecfs_object_is_past (task->object))
+        return row == NULL && why->code == ENOENT;
+    return !ecfs_catalog_object_file (catalog, task->object, &ino, &why) && why->code == ENOENT;
 }
 
 static void note_failed (Drain *self, EcfsRepairTask *task)
@@ -212,7 +258,7 @@ static bool move_level (Drain *self, int level, GError **error)
     if (self->n_at[level + 1] == 0)
         return true;
     self->level = level;
-    ecfs_holding_init (&self->holding, ecfs_archive_catalog (self->archive), self->endpoint->id);
+    ecfs_holding_init (&self->holding, self->archive, self->endpoint->id);
     ecfs_repair_here (self->archive, &repairs);
     ecfs_holding_clear (&self->holding);
     if (self->error != NULL) {
@@ -290,8 +336,24 @@ static bool begin (Drain *self, GError **error)
     return true;
 }
 
+/* What cannot be moved nor rebuilt of the past holds nothing up. */
+static void tell_lost (Drain *self)
+{
+    GError *lost = NULL;
+    if (self->n_lost == 0)
+        return;
+    (void) !ecfs_fail (&lost, EIO,
+                       "history: %" PRIu64
+                       " objects cannot be rebuilt without endpoint %s, which does not answer: what "
+                       "only the past has in them is lost with it",
+                       self->n_lost, self->what->name);
+    ecfs_tally_warn (&self->tally, lost);
+}
+
 static bool end (Drain *self, bool ran, GError *why, GError **error)
 {
+    if (ran)
+        tell_lost (self);
     uint64_t n_failed = self->tally.progress.n_failed;
     g_autoptr (GError) told = NULL;
     bool clean = ecfs_tally_end (&self->tally, "were not moved", &told);

@@ -10,6 +10,7 @@
 #ifndef ECFS_VERBS_DRAIN_H
 #define ECFS_VERBS_DRAIN_H
 
+#include "archive/past.h"
 #include "verbs/verbs.h"
 
 typedef struct EcfsDrainHere {
@@ -23,17 +24,23 @@ bool ecfs_drain_here (EcfsArchive *archive, const EcfsDrainHere *what, GError **
 /** The same through the control socket. */
 bool ecfs_drain_mounted (const char *archive_dir, const EcfsDrainHere *what, GError **error);
 
-/* A walk over the objects that have stripes at an endpoint, by their rows; what moves meanwhile is met or not. */
+/* A walk over the objects that have stripes at an endpoint, by their rows, and then over those of the past that have
+ * some; what moves meanwhile is met or not. */
 typedef struct EcfsHolding {
+    EcfsArchive *archive;
     EcfsCatalog *catalog;
     int64_t endpoint; /* row id */
     int64_t after;
     bool ended;
-    GArray *stripes; /* of EcfsStripeAt */
-    guint next;
+    GArray *stripes; /* of EcfsStripeAt; or … */
+    GPtrArray *past; /* … of EcfsObjectRow */
+    guint next;      /* of these */
+    int64_t after_past;
+    bool past_ended;
+    uint64_t n_lost; /* objects of the past that were left out: nothing can be rebuilt of them without the endpoint */
 } EcfsHolding;
 
-void ecfs_holding_init (EcfsHolding *self, EcfsCatalog *catalog, int64_t endpoint);
+void ecfs_holding_init (EcfsHolding *self, EcfsArchive *archive, int64_t endpoint);
 void ecfs_holding_clear (EcfsHolding *self);
 /** The next object, for ecfs_object_row_free (); NULL at the end, and on errors with @error. */
 EcfsObjectRow *ecfs_holding_next (EcfsHolding *self, GError **error);

@@ -22,6 +22,7 @@ typedef struct Plan {
     uint64_t n_endangered; /* objects that can lose less than if all was well */
     uint64_t n_unplaced;   /* stripes that no endpoint takes, and … */
     uint64_t n_stuck;      /* … objects that have such */
+    uint64_t n_lost;       /* objects of the past that go with it */
     uint64_t rebuilt_bytes;
     double read_bytes; /* from others, to rebuild what the endpoint does not give */
     uint64_t *written; /* n_places: bytes that each would get */
@@ -44,10 +45,11 @@ static void hold (Plan *self, EcfsPlace *places, const EcfsObjectRow *object, in
 static void tell_stuck (Plan *self, const EcfsObjectRow *object)
 {
     uint64_t ino;
-    if (self->n_stuck++ >= PATHS_TOLD ||
-        !ecfs_catalog_object_file (ecfs_archive_catalog (self->archive), object->id, &ino, NULL))
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    const bool is_past = ecfs_object_is_past (object->id);
+    if (self->n_stuck++ >= PATHS_TOLD || (!is_past && !ecfs_catalog_object_file (catalog, object->id, &ino, NULL)))
         return;
-    g_autofree char *path = ecfs_catalog_path (ecfs_archive_catalog (self->archive), ino);
+    g_autofree char *path = is_past ? ecfs_past_name (&object->uuid) : ecfs_catalog_path (catalog, ino);
     g_autofree char *shown = g_utf8_make_valid (path, -1);
     json_array_add_string_element (self->paths, shown);
 }
@@ -112,12 +114,12 @@ static bool plan_objects (Plan *self, GError **error)
     EcfsHolding holding;
     GError *why = NULL;
     bool more = true;
-    ecfs_holding_init (&holding, ecfs_archive_catalog (self->archive),
-                       ecfs_archive_endpoint (self->archive, self->position)->id);
+    ecfs_holding_init (&holding, self->archive, ecfs_archive_endpoint (self->archive, self->position)->id);
     while (more && why == NULL) {
         g_autoptr (EcfsObjectRow) object = ecfs_holding_next (&holding, &why);
         more = object != NULL && plan_object (self, object, &why);
     }
+    self->n_lost = holding.n_lost;
     ecfs_holding_clear (&holding);
     if (why == NULL)
         return true;
@@ -212,6 +214,7 @@ static JsonObject *describe (Plan *self, GError **error)
     put_number (plan, "rebuild_read_bytes", (uint64_t) self->read_bytes);
     put_number (plan, "endangered_objects", self->n_endangered);
     put_number (plan, "unplaced_objects", self->n_stuck);
+    put_number (plan, "lost_past_objects", self->n_lost);
     json_object_set_array_member (plan, "unplaced_paths", json_array_ref (self->paths));
     json_object_set_array_member (plan, "targets", describe_targets (self));
     if (takes_s > 0)

@@ -14,23 +14,28 @@
 #include "catalog/journal_file.h"
 #include "journal/snapshot.h"
 #include "verbs/drain.h"
+#include "verbs/status.h"
 
 #include <inttypes.h>
 
 #define N_GENERATIONS 2
+#define PATIENCE_US   5000000
 
-static bool count_objects (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, uint64_t *ret_n, GError **error)
+/* *ret_n: those that are to be moved; *ret_n_lost: of the past, those that go with the endpoint. */
+static bool count_objects (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, uint64_t *ret_n,
+                           uint64_t *ret_n_lost, GError **error)
 {
     EcfsHolding holding;
     GError *why = NULL;
     *ret_n = 0;
-    ecfs_holding_init (&holding, ecfs_archive_catalog (self), endpoint->id);
+    ecfs_holding_init (&holding, self, endpoint->id);
     for (;;) {
         g_autoptr (EcfsObjectRow) object = ecfs_holding_next (&holding, &why);
         if (object == NULL)
             break;
         (*ret_n)++;
     }
+    *ret_n_lost = holding.n_lost;
     ecfs_holding_clear (&holding);
     if (why == NULL)
         return true;
@@ -41,9 +46,13 @@ static bool count_objects (EcfsArchive *self, const EcfsArchiveEndpoint *endpoin
 static bool check_empty (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
     bool empty;
-    uint64_t n_objects;
-    if (!ecfs_endpoint_is_empty (self, endpoint, &empty, error) ||
-        (!empty && !count_objects (self, endpoint, &n_objects, error)))
+    uint64_t n_objects, n_lost;
+    if (!ecfs_endpoint_is_empty (self, endpoint, &empty, error))
+        return false;
+    if (!empty) /* it may be that what the past has goes with it, if it does not answer */
+        ecfs_archive_probe (self, PATIENCE_US);
+    if (!empty && (!ecfs_endpoint_is_empty (self, endpoint, &empty, error) ||
+                   !count_objects (self, endpoint, &n_objects, &n_lost, error)))
         return false;
     return empty ||
            ecfs_fail (error, EBUSY,
@@ -184,6 +193,17 @@ static bool remove_files (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint
     return remove_marker (self, endpoint, error);
 }
 
+/* What of the past goes with it, for the user; NULL: nothing. */
+static char *lost_with (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint)
+{
+    uint64_t n, n_lost = 0;
+    if (!count_objects (self, endpoint, &n, &n_lost, NULL) || n_lost == 0)
+        return NULL;
+    return g_strdup_printf ("history: %" PRIu64 " objects cannot be rebuilt without it, and what only the past has in "
+                            "them is lost",
+                            n_lost);
+}
+
 /* What stays there, for the user; NULL: nothing. */
 static char *clear_endpoint (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint)
 {
@@ -203,11 +223,8 @@ static char *clear_endpoint (EcfsArchive *self, const EcfsArchiveEndpoint *endpo
     return n_stripes == 0
                ? NULL
                : g_strdup_printf ("%" PRIu64 " old stripes that were to be deleted there stay: empty its directory by "
-                                  "hand%s",
-                                  n_stripes,
-                                  ecfs_archive_config (self)->history_us > 0
-                                      ? "; what the history had of deleted files there is not counted any more"
-                                      : "");
+                                  "hand",
+                                  n_stripes);
 }
 
 static bool remove_from_config (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
@@ -257,6 +274,7 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
         !store_snapshot (self, error))
         return ecfs_prefix (error, "endpoint %s stays, and is draining", name);
     bool superseded = strchr (name, ' ') != NULL; /* what is at its place now is another, which has its section */
+    g_autofree char *lost = lost_with (self, endpoint);
     g_autofree char *left = superseded ? NULL : clear_endpoint (self, endpoint);
     g_autofree char *trouble = ecfs_archive_trouble (self);
     if (trouble != NULL)
@@ -267,7 +285,10 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
     ecfs_archive_endpoint_own (self, endpoint)->state = ECFS_ENDPOINT_REMOVED;
     if (endpoint->endpoint != NULL)
         ecfs_endpoint_retire (endpoint->endpoint, "was taken out of the archive");
-    *ret_left = g_steal_pointer (&left);
+    if (lost != NULL && left != NULL)
+        *ret_left = g_strconcat (lost, "; ", left, NULL);
+    else
+        *ret_left = lost != NULL ? g_steal_pointer (&lost) : g_steal_pointer (&left);
     return true;
 }
 

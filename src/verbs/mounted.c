@@ -35,7 +35,9 @@ static bool hear_line (Asking *self, const char *text, GError **error)
     JsonObject *line = json_node_get_object (node);
     g_autoptr (GError) told = NULL;
     bool good = ecfs_control_check (line, &told);
-    if (json_object_has_member (line, "problem") && !good)
+    if (json_object_has_member (line, "problem") && !good && ecfs_control_flag (line, "warning"))
+        ecfs_tally_warn (&self->tally, g_steal_pointer (&told));
+    else if (json_object_has_member (line, "problem") && !good)
         ecfs_tally_failed (&self->tally, g_steal_pointer (&told));
     else if (json_object_has_member (line, "found"))
         hear_progress (self, line);

@@ -7,6 +7,7 @@
 #include "archive/key_watch.h"
 #include "archive/keys.h"
 #include "archive/lineage.h"
+#include "archive/past.h"
 #include "archive/watch.h"
 #include "codec/codec.h"
 #include "journal/journal_open.h"
@@ -286,6 +287,39 @@ static bool tally_objects (EcfsArchive *archive, const GArray *found, const GArr
     return true;
 }
 
+/* The same of what only the past has, for which nothing is queued; and how many of its objects lack stripes. */
+static bool add_past_objects (JsonObject *past, EcfsArchive *archive, const GArray *found, GError **error)
+{
+    const bool fine[ECFS_CODEC_MAX_N] = {false};
+    Tally sum = {.guarantee = INT_MAX};
+    uint64_t n = 0, n_lacking = 0;
+    for (int64_t after = 0, more = true; more;) {
+        g_autoptr (GPtrArray) objects = ecfs_archive_past_objects (archive, after, WALK_BATCH, error);
+        if (objects == NULL)
+            return false;
+        for (guint i = 0; i < objects->len; i++) {
+            ObjectHealth health;
+            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+            const EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
+            if (codec == NULL)
+                return false;
+            object_health (archive, found, codec, object, fine, &health);
+            tally (&sum, &health);
+            n_lacking += health.n_stored < health.n;
+            after = object->id;
+        }
+        n += objects->len;
+        more = objects->len == WALK_BATCH;
+    }
+    json_object_set_int_member (past, "objects", (int64_t) n);
+    json_object_set_int_member (past, "degraded", (int64_t) sum.n_degraded);
+    json_object_set_int_member (past, "unreadable", (int64_t) sum.n_unreadable);
+    json_object_set_int_member (past, "lacking", (int64_t) n_lacking);
+    if (sum.guarantee != INT_MAX)
+        json_object_set_int_member (past, "guarantee", sum.guarantee);
+    return true;
+}
+
 /* Objects that survive less than their code promises, where nobody has chosen that. */
 static void add_doubled (JsonObject *objects, EcfsArchive *archive, const Tally *sum)
 {
@@ -319,7 +353,8 @@ static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray 
     json_object_set_int_member (status, "deletions",
                                 (int64_t) (totals.n_deletions - MIN (n_retained, totals.n_deletions)));
     json_object_set_int_member (status, "history", ecfs_archive_config (archive)->history_us / G_USEC_PER_SEC);
-    if (!ecfs_status_add_past (status, archive, error))
+    if (!ecfs_status_add_past (status, archive, error) ||
+        !add_past_objects (json_object_get_object_member (status, "past"), archive, found, error))
         return false;
     JsonObject *objects = json_object_new ();
     json_object_set_int_member (objects, "full", (int64_t) sum.n_full);

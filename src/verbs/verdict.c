@@ -443,6 +443,23 @@ static void judge_damage (Verdict *self)
     add (self, &problem);
 }
 
+/* What only the past has, and lacks stripes wherever endpoints are. */
+static void judge_past (Verdict *self)
+{
+    JsonObject *past = part_of (self->status, "past");
+    int64_t n_lacking = past == NULL ? 0 : number_of (past, "lacking");
+    if (n_lacking == 0)
+        return;
+    add (self, &(Problem){.verdict = "degraded",
+                          .check = 1,
+                          .reason = g_strdup_printf ("history: %" PRIi64 " objects that only the past has lack stripes",
+                                                     n_lacking),
+                          .meaning = g_strdup ("What was deleted or overwritten survives the loss of fewer endpoints "
+                                               "than its code promises. The files that there are now are safe."),
+                          .advice = g_strdup ("Rebuild them from the others:"),
+                          .action = g_strdup_printf ("ecfs fsck -y %s", self->directory)});
+}
+
 /* Several stripes of an object at one endpoint, where nobody has chosen that: fewer endpoints may vanish. */
 static void judge_doubled (Verdict *self)
 {
@@ -725,6 +742,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_away (&self);
     judge_unreadable (&self);
     judge_damage (&self);
+    judge_past (&self);
     judge_doubled (&self);
     judge_gaps (&self);
     judge_key (&self);

@@ -55,8 +55,8 @@
  *
  * Those of `recode`, `undelete` and `drain` (control/transfer.c has both sides) have lines from the mount only:
  * {"found":N,"done":N, "failed":N,"bytes":N,"wire":N} as files or objects are found and done,
- * {"problem":true,"error":"text","errno":N} for each that cannot be, and last the answer. Who hangs up cancels here,
- * too.
+ * {"problem":true,"error":"text","errno":N} for each that cannot be, with "warning":true where it counts as done, and
+ * last the answer. Who hangs up cancels here, too.
  *
  * That of `repair` (control/repair.c) has a line from the mount for each object of the request, {"object":N,"stored":N,
  * "read":N,"written":N} and "error" and "errno" where it is not whole, and last the answer. The request names the

@@ -61,6 +61,7 @@ static GByteArray *full_record (void)
     ecfs_journal_put_session (record, 4711, &uuids[0]);
     ecfs_journal_put_mark (record, "release-1", 3, 99, -5);
     ecfs_journal_put_mark_removed (record, "release-1");
+    ecfs_journal_put_past_stripe (record, &uuids[1], &g_array_index (object->stripes, EcfsStripeRow, 1), &uuids[0]);
     ecfs_journal_put_sum (record, ECFS_JOURNAL_STANDS, (const uint8_t *) "STANDS HERE.....");
     ecfs_journal_put_sum (record, ECFS_JOURNAL_PREVIOUS, (const uint8_t *) "WAS BEFORE......");
     return record;
@@ -89,8 +90,8 @@ static void test_round_trip (void)
     g_autoptr (GByteArray) record = full_record ();
     g_autoptr (GArray) items = g_array_new (false, false, sizeof (EcfsJournalItem));
     g_assert_cmpint (read_all (record->data, record->len, items), ==, 0);
-    static const EcfsJournalType types[] = {1,  2,  2,  3,  4,  5,  6,  7,   8,   16,  9,   10,  11, 12,
-                                            13, 14, 15, 17, 18, 19, 20, 153, 152, 154, 155, 151, 150};
+    static const EcfsJournalType types[] = {1,  2,  2,  3,  4,  5,  6,  7,   8,   16,  9,   10,  11,  12,
+                                            13, 14, 15, 17, 18, 19, 20, 153, 152, 154, 155, 156, 151, 150};
     g_assert_cmpuint (items->len, ==, G_N_ELEMENTS (types));
     const EcfsJournalItem *item = (const EcfsJournalItem *) (void *) items->data;
     for (guint i = 0; i < items->len; i++)
@@ -144,7 +145,10 @@ static void test_round_trip (void)
     g_assert_cmpuint (item[23].sequence, ==, 99);
     g_assert_cmpint (item[23].attr.mtime_ns, ==, -5);
     assert_text (item[24].name, "release-1", 9);
-    g_assert_cmpmem (item[25].sum, 16, "STANDS HERE.....", 16);
+    g_assert_cmpmem (item[25].uuid.bytes, 16, "fedcba987654321", 16);
+    g_assert_cmpuint (ecfs_journal_stripe (&item[25], 0).index, ==, 1);
+    g_assert_cmpmem (ecfs_journal_stripe (&item[25], 0).endpoint.bytes, 16, "0123456789abcde", 16);
+    g_assert_cmpmem (item[26].sum, 16, "STANDS HERE.....", 16);
     uint8_t sum[ECFS_JOURNAL_SUM_BYTES];
     g_assert_true (ecfs_journal_previous (record->data, record->len, sum));
     g_assert_cmpmem (sum, 16, "WAS BEFORE......", 16);
@@ -216,7 +220,7 @@ static void test_damage (void)
     guint n_whole = 0;
     for (guint size = 1; size < record->len; size++)
         n_whole += code_of (record->data, size) == 0; /* only where it ends between two items */
-    g_assert_cmpuint (n_whole, ==, 27);
+    g_assert_cmpuint (n_whole, ==, 28);
     for (unsigned i = 0; i < 20000; i++) {
         g_autofree uint8_t *copy = g_memdup2 (record->data, record->len);
         for (int n = g_test_rand_int_range (1, 5); n > 0; n--)

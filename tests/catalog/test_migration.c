@@ -4,7 +4,7 @@
 #include "fixture.h"
 #include "program/program.h"
 
-#define CURRENT 20 /* a new version needs a way back below */
+#define CURRENT 21 /* a new version needs a way back below */
 #define HOUR_NS INT64_C (3600000000000)
 
 /* Step i brings a catalog of version i + 2 to version i + 1. */
@@ -34,6 +34,7 @@ static const char *const ways_back[CURRENT - 1] = {
      "ALTER TABLE counters DROP COLUMN n_lost; DROP TABLE losses; DROP TABLE brake; "
      "ALTER TABLE deletions DROP COLUMN born; ALTER TABLE objects DROP COLUMN since; DROP TABLE marks; PRAGMA "
      "user_version = 19"),
+    "DROP TABLE past_objects; ALTER TABLE deletions DROP COLUMN digest; PRAGMA user_version = 20",
 };
 
 static void bring_back (const char *path, int version)
@@ -61,6 +62,9 @@ static void leave_out (const char *path, int version)
         run_sql (path, "UPDATE deletions SET seal_key = NULL");
     if (version < 20)
         run_sql (path, "UPDATE counters SET n_lost = 0; UPDATE deletions SET bytes = 0, queued_ns = 0, born = 0");
+    if (version < 21)
+        run_sql (path, "UPDATE deletions SET digest = NULL; DELETE FROM past_objects; "
+                       "DELETE FROM sqlite_sequence WHERE name = 'past_objects'");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }
