@@ -559,7 +559,7 @@ typedef struct EcfsRecovery {
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;
-    const char *at;  /* the archive as it was then: a moment as `ecfs ls --at` takes it; NULL: as it is */
+    const char *at;  /* the archive as it was then: a moment, or the name of a mark; NULL: as it is */
     bool dry_run;    /* only finds out what would be: nothing stays anywhere */
     bool read_only;  /* changes nothing on any endpoint, and the directory can only be read */
     bool names_only; /* with read_only: without a look at stripes, so of what the journal tells alone */

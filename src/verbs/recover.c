@@ -1,6 +1,9 @@
 #include "recover/recover.h"
+#include "archive/common.h"
 #include "archive/keys.h"
+#include "catalog/marks.h"
 #include "ecfs/ecfs.h"
+#include "util/units.h"
 #include "verbs/init.h"
 #include "verbs/key.h"
 #include "verbs/past.h"
@@ -9,6 +12,8 @@
 #include <json-glib/json-glib.h>
 
 #include <string.h>
+
+#define MARKS_TOLD 20
 
 /* What words make of endpoints and settings; @given, whose elements are g_free ()d, gets the keys that were set and a
  * NULL. */
@@ -71,16 +76,71 @@ static JsonObject *facts_of (const EcfsRecovered *recovered)
     return object;
 }
 
+/* The marks' names, as far as they are to be told; g_free () */
+static char *names_of (const GArray *marks)
+{
+    g_autoptr (GString) names = g_string_new (NULL);
+    for (guint i = 0; i < marks->len && i < MARKS_TOLD; i++)
+        g_string_append_printf (names, "%s%s", i == 0 ? "; there are: " : ", ",
+                                g_array_index (marks, EcfsMark, i).name);
+    return g_string_free (g_steal_pointer (&names), FALSE);
+}
+
+/* What the catalog in a directory says of a mark. */
+static bool read_mark (const char *directory, const char *name, EcfsRecover *order, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
+    EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
+    g_autoptr (GArray) marks = catalog == NULL ? NULL : ecfs_catalog_marks (catalog, error);
+    (void) ecfs_catalog_close (catalog, NULL); /* it was only read */
+    for (guint i = 0; marks != NULL && i < marks->len; i++) {
+        const EcfsMark *mark = &g_array_index (marks, EcfsMark, i);
+        if (strcmp (mark->name, name) != 0)
+            continue;
+        order->at_ns = mark->time_ns;
+        order->at_sequence = mark->sequence;
+        return true;
+    }
+    if (marks == NULL)
+        return false;
+    g_autofree char *names = names_of (marks);
+    return ecfs_past_moment (name, &order->at_ns, error) ||
+           ecfs_prefix (error, "endpoints know of no mark of that name%s, and", names);
+}
+
+/* Makes the names of now from the endpoints, in a directory that is gone afterwards, to see what they say of a mark. */
+static bool find_mark (const char *name, EcfsRecover *order, GError **error)
+{
+    EcfsRecover now = *order;
+    EcfsRecovered recovered;
+    g_autofree char *directory = g_dir_make_tmp ("ecfs-recover-XXXXXX", error);
+    if (directory == NULL)
+        return false;
+    now.directory = directory;
+    now.read_only = now.names_only = true;
+    now.dry_run = false;
+    now.tell = NULL; /* what there is to say is said of the moment itself */
+    bool made = ecfs_archive_recover (&now, &recovered, error);
+    ecfs_recovered_clear (&recovered);
+    bool found = made && read_mark (directory, name, order, error);
+    ecfs_archive_empty_directory (directory, true);
+    return found;
+}
+
+static bool find_moment (const char *at, EcfsRecover *order, GError **error)
+{
+    int64_t ns;
+    if (!ecfs_parse_moment (at, &ns) && ecfs_mark_check (at, NULL))
+        return find_mark (at, order, error);
+    return ecfs_past_moment (at, &order->at_ns, error);
+}
+
 char *ecfs_recover_as (const char *directory, const EcfsRecovery *what, const EcfsRecover *base, GError **error)
 {
-    int64_t at_ns = 0;
-    if (what->at != NULL && !ecfs_past_moment (what->at, &at_ns, error))
-        return NULL;
     const EcfsKeyGiven given_keys = ecfs_key_given_of (what->secrets);
     EcfsRecover order = *base;
     order.directory = directory;
     order.given_keys = what->secrets == NULL ? NULL : &given_keys;
-    order.at_ns = at_ns;
     order.believe = what->believe;
     order.distrust = what->distrust;
     order.dry_run = what->dry_run;
@@ -92,6 +152,8 @@ char *ecfs_recover_as (const char *directory, const EcfsRecovery *what, const Ec
     order.tick = what->progress;
     order.user = what->user;
     EcfsRecovered recovered;
+    if (what->at != NULL && !find_moment (what->at, &order, error))
+        return NULL;
     bool good = ecfs_archive_recover (&order, &recovered, error);
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (node, facts_of (&recovered));

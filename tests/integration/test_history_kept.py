@@ -135,3 +135,41 @@ def test_a_recovery_finds_what_was_rebuilt(place, kept, gone):  # noqa: F811
     lab.assert_same_tree(tree, tree_of(place, then, "-o", "ro"))
     recovered, _ = recover(place, left, "--yes")
     lab.assert_same_tree(tree, tree_at(place, recovered, moment))
+
+
+def test_a_new_machine_gets_what_a_mark_names(place, archive):
+    """After a thief was there, with two endpoints gone as well. What he left is history, and nothing of it is destroyed."""
+    archive.configure("archive", history="0", deletion_grace="0s", pack_after="1s")
+    mount = place.mount(archive)
+    write_files(mount.path / "d", 20)
+    (mount.path / "large").write_bytes(bytes(range(256)) * 3000)
+    archive.await_stored()
+    lab.ecfs("mark", archive.path, "before")
+    before = lab.describe_tree(mount.path)
+    shutil.rmtree(mount.path / "d")
+    (mount.path / "large").write_bytes(b"give me money" * 9000)
+    archive.await_stored()
+    moment, robbed = now(), lab.describe_tree(mount.path)
+    mount.kill()
+    shutil.rmtree(archive.path)
+    for endpoint in archive.endpoints[:2]:
+        endpoint.kill()
+    left = archive.endpoints[2:]
+    unknown = recover(place, left, "--at", "another", check=False)[1]
+    assert unknown.returncode == 2 and "no mark of that name; there are: before, and" in unknown.stderr
+    recovered, _ = recover(place, left, "--at", "before", "--yes", "--set", "deletion_grace=0s")
+    mount = place.mount(recovered)
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
+    lab.assert_same_tree(robbed, tree_at(place, recovered, moment))
+    lab.assert_same_tree(before, tree_at(place, recovered, "before"))
+    write_files(mount.path / "since", 5, seed=2)
+    (mount.path / "large").unlink()
+    recovered.await_stored()
+    after = lab.describe_tree(mount.path)
+    lab.assert_same_tree(robbed, tree_at(place, recovered, moment))
+    lab.assert_same_tree(before, tree_at(place, recovered, "before"))
+    mount.kill()
+    shutil.rmtree(recovered.path)
+    for how, tree in (([], after), (["--at", "before"], before)):
+        again, _ = recover(place, left, "--read-only", *how)
+        lab.assert_same_tree(tree, tree_of(place, again, "-o", "ro"))
