@@ -100,6 +100,7 @@ __attribute__ ((constructor)) static void arm_from_environment (void)
                                    .loss = (CrashLoss) word_index ("ECFS_CRASH_LOSS", losses),
                                    .seed = number ("ECFS_CRASH_SEED"),
                                    .every_write = number ("ECFS_CRASH_EVERY_WRITE") != 0,
+                                   .pauses = number ("ECFS_CRASH_PAUSES") != 0,
                                    .board = map_board (board)};
     crash_arm (&from_environment);
 }
@@ -158,6 +159,17 @@ static void die (Step *step, const char *moment, uint32_t at, const char *call)
         (void) pause ();
 }
 
+/* By SIGSTOP, which comes to all threads a moment later; this one goes no further. */
+static void stop_here (Step *step, uint32_t at, const char *call)
+{
+    volatile CrashBoard *board = plan->board;
+    snprintf (plan->board->where, sizeof plan->board->where, "before %u %s %.200s", at, call, step->path);
+    board->died = 1;
+    (void) kill (getpid (), SIGSTOP);
+    while (board->died != 0)
+        (void) usleep (1000);
+}
+
 /* The write-ahead log and the database: SQLite's own, except that they become durable. */
 static bool is_counted (const Step *step, bool is_write)
 {
@@ -176,6 +188,8 @@ static bool step_begin (Step *step, const char *call, bool is_write)
     if (!is_counted (step, is_write))
         return false;
     uint32_t number_of_this = atomic_fetch_add (&plan->board->n_steps, 1) + 1;
+    if (plan->pauses && number_of_this == atomic_load (&plan->board->pause_at))
+        stop_here (step, number_of_this, call);
     if (number_of_this != plan->at)
         return false;
     bool halfway = plan->moment == CRASH_HALFWAY && is_write;

@@ -3,6 +3,8 @@
  * them: before it, in its middle, after it. Nothing of it is in the program under test: it stands between the program
  * and libc, either linked into a test program or by LD_PRELOAD (where the environment has the plan, see steps.c).
  *
+ * It may also be stopped there, and go on when somebody says so: what others do meanwhile comes between two steps.
+ *
  * With a loss it is not the process that ends but the power: what no fsync has made durable is taken back before the
  * end, all of it or a part by chance (disk.h).
  */
@@ -30,6 +32,8 @@ typedef struct CrashBoard {
     _Atomic uint32_t n_steps; /* met so far */
     uint32_t died;            /* 1: at the step of the plan */
     char where[256];          /* which that was: "before 17 fsync staging/3" */
+    /* For a plan that pauses: the step to stop at, before it; `died` is 1 until somebody writes 0 there. */
+    _Atomic uint32_t pause_at;
 } CrashBoard;
 
 typedef struct CrashPlan {
@@ -41,6 +45,7 @@ typedef struct CrashPlan {
     uint64_t seed;
     bool
         every_write; /* also count the writes of SQLite, whose atomicity is SQLite's business, and not only its syncs */
+    bool pauses;     /* it stops where the board says, and does not end */
     CrashBoard *board;
 } CrashPlan;
 

@@ -2,12 +2,13 @@
 import os
 import random
 import shutil
+import signal
 import struct
 
 import lab
 
 CRASHES = int(os.environ.get("ECFS_CRASHES", 14))
-BOARD = struct.Struct("<II256s")
+BOARD = struct.Struct("<II256sI")
 
 
 class Steps:
@@ -27,8 +28,28 @@ class Steps:
 
     def where(self):
         """The step at which it ended, or None."""
-        _, died, where = BOARD.unpack(self.board.read_bytes())
+        _, died, where, _ = BOARD.unpack(self.board.read_bytes())
         return where.rstrip(b"\0").decode() if died else None
+
+
+class Pauses(Steps):
+    """A process that stops before a step of its own, and goes on when it is told to."""
+
+    def environment(self):
+        return super().environment(0, "before") | {"ECFS_CRASH_PAUSES": "1"}
+
+    def _write(self, offset, number):
+        with open(self.board, "r+b") as board:
+            board.seek(offset)
+            board.write(struct.pack("<I", number))
+
+    def stop_at(self, n_steps):
+        """After so many more steps."""
+        self._write(264, self.count() + n_steps)
+
+    def go_on(self, process):
+        self._write(4, 0)
+        process.send_signal(signal.SIGCONT)
 
 
 def points(n_steps, most=CRASHES):
