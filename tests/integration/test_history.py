@@ -177,10 +177,11 @@ def test_moments_of_which_nothing_is_kept(place, kept):
         assert lab.ecfs("ls", "--at", text, kept.path, check=False).returncode == 2, text
 
 
-def test_what_was_deleted_and_overwritten_comes_back_twice(place, kept):
+@pytest.mark.parametrize("n_deleted, n_over", [(300, 60), pytest.param(10_000, 1_000, marks=pytest.mark.nightly)])
+def test_what_was_deleted_and_overwritten_comes_back_twice(place, kept, n_deleted, n_over):
     mount = place.mount(kept)
-    write_files(mount.path / "d", 300)
-    write_files(mount.path / "over", 60, seed=1)
+    write_files(mount.path / "d", n_deleted)
+    write_files(mount.path / "over", n_over, seed=1)
     lab.write_pattern(mount.path / "d/large", 3_000_000)
     (mount.path / "d/e/f").mkdir(parents=True)
     (mount.path / "d/e/f/empty").touch()
@@ -193,7 +194,7 @@ def test_what_was_deleted_and_overwritten_comes_back_twice(place, kept):
     n_files = sum(not os.path.isdir(mount.path / path) for path in before)
     for round_number in range(2):
         shutil.rmtree(mount.path / "d")
-        write_files(mount.path / "over", 60, seed=2 + round_number)
+        write_files(mount.path / "over", n_over, seed=2 + round_number)
         (mount.path / f"new {round_number}").write_bytes(b"new")
         kept.await_stored()
         time.sleep(2.5 * (1 - round_number))  # once what is there is packed, and the logs are gone
