@@ -3,6 +3,8 @@
 #include "catalog/age.h"
 #include "catalog/content_priv.h"
 
+#define BATCH 512 /* objects of one operation */
+
 bool ecfs_past_keep (EcfsCatalog *self, const EcfsObjectRow *object, GError **error)
 {
     return object->stripes->len == 0 || EXEC (self, PAST_INSERT, error, INT (object->id), INT (ecfs_age_ns (self)));
@@ -67,6 +69,25 @@ GPtrArray *ecfs_catalog_past_by_uuid (EcfsCatalog *self, int64_t until_age_ns, c
                                       GError **error)
 {
     return READ (self, list_by_uuid (self, until_age_ns, after, max, error));
+}
+
+static bool forget (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more, GError **error)
+{
+    int64_t last = 0;
+    if (QUERY_NUMBER (self, PAST_OLD, &last, error, INT (*after), INT (until_age_ns), INT (BATCH)) < 0)
+        return false;
+    *ret_more = last > 0;
+    if (last == 0)
+        return true;
+    bool forgotten = EXEC (self, PAST_FORGET, error, INT (*after), INT (until_age_ns), INT (last));
+    *after = last;
+    return forgotten;
+}
+
+bool ecfs_catalog_past_forget (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more, GError **error)
+{
+    *ret_more = false;
+    return CHANGE (self, error, forget (self, until_age_ns, after, ret_more, error));
 }
 
 char *ecfs_past_name (const EcfsUuid *object)

@@ -23,6 +23,11 @@ GPtrArray *ecfs_catalog_past (EcfsCatalog *self, int64_t until_age_ns, int64_t a
 /** The same in the order of UUIDs, those above @after. */
 GPtrArray *ecfs_catalog_past_by_uuid (EcfsCatalog *self, int64_t until_age_ns, const EcfsUuid *after, size_t max,
                                       GError **error);
+/**
+ * Some of those behind *after, which moves on from 0, are forgotten if they are not kept by that: their stripes wait
+ * and come back as before, but nobody can repair them. *ret_more: it is to be called again.
+ */
+bool ecfs_catalog_past_forget (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more, GError **error);
 /** What such an object is called, as it has no path; g_free (). */
 char *ecfs_past_name (const EcfsUuid *object);
 

@@ -233,6 +233,10 @@
     X (PAST_STRIPES_DELETE, "DELETE FROM deletions WHERE object = ? AND " IS_PAST) \
     X (PAST_DELETE, "DELETE FROM past_objects WHERE uuid = ?") \
     X (PAST_DELETE_ALL, "DELETE FROM past_objects WHERE id > ?") \
+    /* Ids ascend with age: where none of the next is old no later one is. */ \
+    X (PAST_OLD, "SELECT ifnull (max (id), 0) FROM (SELECT id, removed_age_ns FROM past_objects WHERE id > ?1 " \
+       "ORDER BY id LIMIT ?3) WHERE removed_age_ns <= ?2") \
+    X (PAST_FORGET, "DELETE FROM past_objects AS p WHERE id > ?1 AND id <= ?3 AND NOT " PAST_IS_KEPT) \
     X (PAST_DOOM, "DELETE FROM past_objects WHERE uuid = (SELECT object FROM deletions WHERE id = ? AND " IS_PAST ")") \
     X (PAST_DELETE_AT, "DELETE FROM past_objects WHERE uuid IN (SELECT object FROM deletions WHERE endpoint = ?1 " \
        "ORDER BY at_once, queued_age_ns, id LIMIT ?2) AND NOT EXISTS (SELECT 1 FROM deletions d " \

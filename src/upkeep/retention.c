@@ -6,9 +6,12 @@
 #include "upkeep/upkeep.h"
 
 #include "archive/common.h"
+#include "archive/past.h"
 #include "catalog/retention.h"
 
 #define BATCH      4096 /* stripes that are read at once */
+#define FORGET_US  (600 * G_USEC_PER_SEC)
+#define FORGET_NS  INT64_C (86400000000000) /* so old is what is not described any more, if nothing keeps it */
 #define PAUSE_US   (2 * G_USEC_PER_SEC)
 #define PAUSES     100        /* of the time that a look took, before there is another */
 #define STEP_BYTES (4u << 20) /* that a full endpoint gets at once, … */
@@ -23,6 +26,7 @@ typedef struct Sums {
 struct EcfsRetention {
     EcfsArchive *archive;
     int64_t next_us;
+    int64_t forget_us;                            /* when what nothing keeps is forgotten next */
     int64_t held_from_ns;                         /* what was removed since stays */
     uint64_t counted_deletions, counted_sequence; /* when the past was within its limit */
     bool told_limit;
@@ -230,6 +234,20 @@ static bool look (EcfsRetention *self, GError **error)
     return let_go (self, n_endpoints, full, error);
 }
 
+/* What endpoints retain may stay for ever, and would have to be passed over by all that look after the past. */
+static bool forget (EcfsRetention *self, GError **error)
+{
+    int64_t until_ns, after = 0;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    if (!ecfs_archive_past_until (self->archive, &until_ns, error))
+        return false;
+    until_ns = MIN (until_ns, ecfs_catalog_age_ns (catalog) - FORGET_NS); /* a mass deletion may keep what is younger */
+    for (bool more = true; more && !ecfs_archive_is_stopping (self->archive);)
+        if (!ecfs_catalog_past_forget (catalog, until_ns, &after, &more, error))
+            return false;
+    return true;
+}
+
 EcfsRetention *ecfs_retention_new (EcfsArchive *archive)
 {
     EcfsRetention *self = g_new0 (EcfsRetention, 1);
@@ -247,6 +265,12 @@ void ecfs_retention_look (EcfsRetention *self, int64_t held_from_ns)
     self->held_from_ns = held_from_ns;
     if (!look (self, &error))
         g_warning ("%s", error->message); /* tried again */
+    if (begun_us >= self->forget_us) {
+        g_clear_error (&error);
+        if (!forget (self, &error))
+            g_info ("%s", error->message); /* tried again */
+        self->forget_us = begun_us + FORGET_US;
+    }
     const int64_t now_us = ecfs_now_us ();
     self->next_us = now_us + MAX (PAUSE_US, PAUSES * (now_us - begun_us));
 }

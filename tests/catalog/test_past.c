@@ -237,6 +237,34 @@ static void test_endpoints_go (void)
     fixture_clear (&f);
 }
 
+/* But for what a mark needs. */
+static void test_is_forgotten (void)
+{
+    Fixture f;
+    uint64_t ino;
+    int64_t after = 0;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    g_autoptr (EcfsObjectRow) object = store (&f, &ino, 6);
+    OK (e, ecfs_catalog_mark_add (f.catalog, "then", &e));
+    overwrite (&f, ino);
+    overwrite (&f, ino);
+    overwrite (&f, ino);
+    for (bool more = true; more;)
+        OK (e, ecfs_catalog_past_forget (f.catalog, -1, &after, &more, &e));
+    g_autoptr (GPtrArray) all = past_of (&f, -1);
+    g_assert_cmpuint (all->len, ==, 3);
+    after = 0;
+    for (bool more = true; more;)
+        OK (e, ecfs_catalog_past_forget (f.catalog, NEVER, &after, &more, &e));
+    g_autoptr (EcfsObjectRow) left = one_past (&f);
+    g_assert_true (ecfs_uuid_equal (&left->uuid, &object->uuid));
+    uint64_t again = make_file (&f, ECFS_ROOT_INO, "again");
+    const EcfsObjectRow *forgotten = g_ptr_array_index (all, 1);
+    g_assert_cmpint (take_back (&f, again, forgotten), ==, 0);
+    fixture_clear (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -246,5 +274,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/past/comes-back-from-where-it-is", test_comes_back);
     g_test_add_func ("/past/ends-when-it-is-doomed", test_is_doomed);
     g_test_add_func ("/past/goes-with-its-endpoints", test_endpoints_go);
+    g_test_add_func ("/past/is-forgotten-when-nothing-keeps-it", test_is_forgotten);
     return g_test_run ();
 }
