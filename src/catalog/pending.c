@@ -1,6 +1,7 @@
 /* Intents (what may be on its way to endpoints) and deletions (what is to vanish from them). */
 #include "catalog/age.h"
 #include "catalog/content_priv.h"
+#include "catalog/past.h"
 
 bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error)
 {
@@ -297,7 +298,7 @@ static bool begin_more (EcfsCatalog *self, const EcfsObjectRow *object, const Ec
     int64_t id;
     bool is_past = false;
     int found = QUERY_NUMBER (self, OBJECT_BY_UUID, &id, error, UUID (&object->uuid));
-    if (found == 0) {
+    if (found == 0 && ecfs_object_is_past (object->id)) { /* else it went since it was looked at */
         is_past = true;
         found = QUERY_NUMBER (self, PAST_BY_UUID, &id, error, UUID (&object->uuid));
     }

@@ -55,7 +55,7 @@ static void test_other_versions (void)
     } cases[] = {{"PRAGMA user_version = 1000", ENOTSUP},
                  {"PRAGMA user_version = 0", EBADMSG},
                  {"PRAGMA user_version = -1", EBADMSG},
-                 {"PRAGMA user_version = 20; PRAGMA application_id = 7", EBADMSG}};
+                 {"PRAGMA user_version = 21; PRAGMA application_id = 7", EBADMSG}};
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
         run_sql (f.path, cases[i].sql);
         g_assert_cmpint (open_code (f.path, 0), ==, cases[i].code);
