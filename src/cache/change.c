@@ -1,0 +1,162 @@
+/* What verbs and others ask of a cache beside its threads. */
+#include "cache/cache_priv.h"
+
+#define DROP_BATCH 256
+
+static bool remove_all_locked (EcfsCache *self, const GArray *rows, GError **error) ECFS_REQUIRES (self->index_lock)
+{
+    bool good = true;
+    for (guint i = 0; i < rows->len && good; i++)
+        good = ecfs_cache_remove_locked (self, &g_array_index (rows, EcfsCacheRow, i), error);
+    return good;
+}
+
+typedef bool (*Change) (EcfsCache *self, void *user, GError **error);
+
+static void run (EcfsCache *self, Change change, void *user)
+{
+    g_autoptr (GError) error = NULL;
+    ecfs_mutex_lock (&self->index_lock);
+    bool is_open = ecfs_cache_index_locked (self, false, &error) != NULL;
+    if (is_open && ecfs_cache_index_begin (self->index, &error))
+        (void) ecfs_cache_index_end (self->index, change (self, user, &error), &error); /* told below */
+    if (error != NULL)
+        ecfs_cache_doubt_locked (self, error);
+    ecfs_mutex_unlock (&self->index_lock);
+    if (error != NULL)
+        ecfs_cache_tell (self, error->message);
+}
+
+static bool forget (EcfsCache *self, void *user, GError **error)
+{
+    ecfs_mutex_is_held (&self->index_lock);
+    g_autoptr (GArray) cells = ecfs_cache_index_of_object (self->index, user, error);
+    return cells != NULL && remove_all_locked (self, cells, error);
+}
+
+static void forget_queued (EcfsCache *self, const EcfsUuid *object)
+{
+    GQueue gone = G_QUEUE_INIT;
+    ecfs_mutex_lock (&self->lock);
+    for (GList *l = self->fills.head, *next; l != NULL; l = next) {
+        EcfsCacheFill *fill = l->data;
+        next = l->next;
+        if (!ecfs_uuid_equal (&fill->cell.object, object))
+            continue;
+        g_queue_unlink (&self->fills, l);
+        g_queue_push_tail_link (&gone, l);
+        self->queued_bytes -= ecfs_cache_fill_bytes (fill);
+    }
+    ecfs_cond_broadcast (&self->moved);
+    ecfs_mutex_unlock (&self->lock);
+    EcfsCacheFill *fill;
+    while ((fill = g_queue_pop_head (&gone)) != NULL)
+        fill->free (fill);
+}
+
+void ecfs_cache_forget (EcfsCache *self, const EcfsUuid *object)
+{
+    forget_queued (self, object);
+    run (self, forget, (void *) object);
+}
+
+typedef struct Pinning {
+    const EcfsCacheCell *cell;
+    int64_t stamp;
+} Pinning;
+
+static bool pin (EcfsCache *self, void *user, GError **error)
+{
+    const Pinning *pinning = user;
+    ecfs_mutex_is_held (&self->index_lock);
+    return ecfs_cache_index_pin (self->index, pinning->cell, pinning->stamp, error);
+}
+
+void ecfs_cache_pin (EcfsCache *self, const EcfsCacheCell *cell, int64_t stamp)
+{
+    Pinning pinning = {.cell = cell, .stamp = stamp};
+    run (self, pin, &pinning);
+}
+
+static bool unpin (EcfsCache *self, void *user, GError **error)
+{
+    const Pinning *pinning = user;
+    ecfs_mutex_is_held (&self->index_lock);
+    return ecfs_cache_index_unpin (self->index, pinning->stamp, error);
+}
+
+void ecfs_cache_unpin (EcfsCache *self, int64_t stamp)
+{
+    Pinning pinning = {.stamp = stamp};
+    run (self, unpin, &pinning);
+}
+
+bool ecfs_cache_state (EcfsCache *self, EcfsCacheState *ret_state, GError **error)
+{
+    bool good = true;
+    EcfsCacheState now = {0};
+    ecfs_mutex_lock (&self->lock);
+    bool knows = self->knows_totals;
+    ecfs_mutex_unlock (&self->lock);
+    bool mine = ecfs_mutex_try_lock (&self->index_lock); /* who writes may have to wait for the disk */
+    if (!mine && !knows) {
+        ecfs_mutex_lock (&self->index_lock);
+        mine = true;
+    }
+    if (mine) {
+        GError *why = NULL;
+        if (ecfs_cache_index_locked (self, false, &why) != NULL)
+            good = ecfs_cache_index_totals (self->index, &now.bytes, &now.pinned_bytes, &now.n_cells, &why);
+        good = good && why == NULL;
+        ecfs_mutex_unlock (&self->index_lock);
+        if (why != NULL)
+            g_propagate_error (error, why);
+    }
+    ecfs_mutex_lock (&self->lock);
+    if (!mine)
+        now = self->totals;
+    now.dropped_bytes = self->dropped_bytes;
+    now.trouble = g_strdup (self->trouble);
+    ecfs_mutex_unlock (&self->lock);
+    if (good)
+        *ret_state = now;
+    else
+        ecfs_cache_state_clear (&now);
+    return good;
+}
+
+void ecfs_cache_state_clear (EcfsCacheState *state)
+{
+    g_clear_pointer (&state->trouble, g_free);
+}
+
+/* Removes up to DROP_BATCH behind *after. *ret_n: how many there were. */
+static bool drop_some_locked (EcfsCache *self, EcfsCacheCell *after, guint *ret_n, GError **error)
+    ECFS_REQUIRES (self->index_lock)
+{
+    if (!ecfs_cache_index_begin (self->index, error))
+        return false;
+    g_autoptr (GArray) cells = ecfs_cache_index_next (self->index, after, DROP_BATCH, error);
+    *ret_n = cells == NULL ? 0 : cells->len;
+    if (*ret_n > 0)
+        *after = g_array_index (cells, EcfsCacheRow, *ret_n - 1).cell;
+    return ecfs_cache_index_end (self->index, cells != NULL && remove_all_locked (self, cells, error), error);
+}
+
+bool ecfs_cache_drop (EcfsCache *self, uint64_t *ret_bytes, GError **error)
+{
+    guint n = 1;
+    EcfsCacheCell after = {.segment = 0};
+    uint64_t pinned, n_cells;
+    *ret_bytes = 0;
+    ecfs_mutex_lock (&self->index_lock);
+    GError *why = NULL;
+    bool is_open = ecfs_cache_index_locked (self, false, &why) != NULL;
+    bool good = is_open ? ecfs_cache_index_totals (self->index, ret_bytes, &pinned, &n_cells, &why) : why == NULL;
+    while (is_open && good && n > 0)
+        good = drop_some_locked (self, &after, &n, &why);
+    ecfs_mutex_unlock (&self->index_lock);
+    if (why != NULL)
+        g_propagate_error (error, why);
+    return good;
+}
