@@ -16,6 +16,8 @@ static const Verb verbs[] = {
     {"put", "ARCHIVE FILE... PATH", "Stores files and directories", verb_put},
     {"get", "ARCHIVE PATH... TARGET", "Fetches files and directories", verb_get},
     {"cat", "ARCHIVE PATH...", "Writes the content of files to standard output", verb_cat},
+    {"warm", "ARCHIVE PATH...", "Fetches files into the local cache", verb_warm},
+    {"cache", "ARCHIVE", "Shows and empties the local cache", verb_cache},
     {"mkdir", "ARCHIVE PATH...", "Makes directories", verb_mkdir},
     {"mv", "ARCHIVE PATH... PATH", "Renames and moves files and directories", verb_mv},
     {"rm", "ARCHIVE PATH...", "Removes files and directories", verb_rm},

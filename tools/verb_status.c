@@ -416,6 +416,28 @@ static void print_key (JsonObject *status)
         puts ("sealed     all that is stored is under the key");
 }
 
+static void print_cache (JsonObject *status)
+{
+    if (!json_object_has_member (status, "cache"))
+        return;
+    JsonObject *cache = json_object_get_object_member (status, "cache");
+    JsonObject *reads = json_object_get_object_member (status, "reads");
+    double cached = (double) tool_number (reads, "cached_bytes"),
+           received = (double) tool_number (reads, "received_bytes");
+    g_autofree char *bytes = tool_bytes ((double) tool_number (cache, "bytes"));
+    g_autofree char *max = tool_bytes ((double) tool_number (cache, "max_bytes"));
+    printf ("cache      %s of %s", bytes, max);
+    if (tool_number (cache, "pinned_bytes") > 0) {
+        g_autofree char *pinned = tool_bytes ((double) tool_number (cache, "pinned_bytes"));
+        printf (", %s of it pinned", pinned);
+    }
+    if (json_object_get_boolean_member (status, "mounted") && cached + received > 0)
+        printf ("; %.0f%% of what was read since the mount came from it", 100 * cached / (cached + received));
+    puts ("");
+    if (json_object_has_member (cache, "trouble"))
+        printf ("           nothing is added to it for now: %s\n", tool_text (cache, "trouble"));
+}
+
 static void print_status (JsonObject *status)
 {
     print_verdict (status);
@@ -433,6 +455,7 @@ static void print_status (JsonObject *status)
     } else {
         puts ("room       not known yet: endpoints that take new files have not said how much they have");
     }
+    print_cache (status);
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
     print_key (status);

@@ -181,6 +181,19 @@ bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const E
 bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransferOptions *transfer,
                GError **error);
 
+/**
+ * Reads files, and directories with all below them, so that the archive's cache has them (cache_size in ecfs.conf).
+ * ENOTSUP: there is none; ENOSPC: some of it found no room there. Else as ecfs_put ().
+ */
+bool ecfs_warm (Ecfs *self, const char *const *paths, const EcfsTransferOptions *transfer, GError **error);
+
+/**
+ * What the archive's cache has, as a JSON object: "directory", "max_bytes", "bytes", "pinned_bytes", "segments",
+ * "freed_bytes", and "trouble" where nothing is added to it for now. @drop: removes all of it before. ENOTSUP: there is
+ * none. g_free ()
+ */
+char *ecfs_cache (Ecfs *self, bool drop, GError **error);
+
 /** Writes the content of one file to @fd from its position on, without seeking. */
 bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error);
 

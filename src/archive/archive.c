@@ -1,6 +1,7 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
+#include "archive/cached.h"
 #include "archive/exchange.h"
 #include "archive/in_use.h"
 #include "archive/key_losses.h"
@@ -215,6 +216,7 @@ static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();
     self->shared_readers = ecfs_shared_readers_new (self->transfer);
+    self->cache = ecfs_cache_make (self->config, self->directory, ecfs_catalog_archive (self->catalog));
     return ecfs_archive_check_code (self, self->config->code, error) &&
            ecfs_archive_codec (self, self->config->code, error) != NULL;
 }
@@ -348,6 +350,7 @@ void ecfs_archive_end (EcfsArchive *self)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
     ecfs_lineage_free (g_steal_pointer (&self->lineage));
+    ecfs_cache_stop (self->cache);
     if (self->transfer != NULL)
         ecfs_transfer_stop (self->transfer);
 }
@@ -371,6 +374,7 @@ void ecfs_archive_close (EcfsArchive *self)
     ecfs_shared_readers_free (self->shared_readers);
     ecfs_sightings_free (self->sightings);
     ecfs_read_log_free (self->read_log);
+    ecfs_cache_free (self->cache);
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_close (self->catalog, &error))
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
@@ -470,6 +474,11 @@ EcfsWorkers *ecfs_archive_workers (const EcfsArchive *self, EcfsStoring what)
 EcfsTransferPool *ecfs_archive_transfer (const EcfsArchive *self)
 {
     return self->transfer;
+}
+
+EcfsCache *ecfs_archive_cache (const EcfsArchive *self)
+{
+    return self->cache;
 }
 
 EcfsReadLog *ecfs_archive_read_log (const EcfsArchive *self)

@@ -95,8 +95,12 @@ void ecfs_archive_repair_behind (EcfsArchive *self);
 void ecfs_archive_hurry_repairs (EcfsArchive *self);
 /** From now on small files are packed in the background. Likewise. */
 void ecfs_archive_pack_behind (EcfsArchive *self);
-/** Cancels repairs and packs that are under way, and begins no others. To be called before what is staged is stored at
- * the end. */
+/** From now on what is pinned is kept in the cache, if there is one. Likewise; also for READONLY. */
+void ecfs_archive_pin_behind (EcfsArchive *self);
+/** Something was pinned, or is not any more. Thread-safe. */
+void ecfs_archive_hurry_pins (EcfsArchive *self);
+/** Cancels repairs, packs and pins that are under way, and begins no others. To be called before what is staged is
+ * stored at the end. */
 void ecfs_archive_end_repairs (EcfsArchive *self);
 
 /** Stops, closes the catalog, releases the lock. NULL is accepted. */

@@ -27,6 +27,7 @@ struct EcfsArchive {
     atomic_size_t n_endpoints;
     EcfsTransferPool *transfer;        /* immutable */
     EcfsReadLog *read_log;             /* immutable */
+    EcfsCache *cache;                  /* NULL: there is none; immutable */
     EcfsWorkers *commits;              /* between start and stop */
     EcfsWorkers *streams;              /* the same for content that is still being written; NULL when readonly */
     EcfsWorkers *puts;                 /* the same for content that is not staged; NULL when readonly */

@@ -38,6 +38,7 @@ typedef enum EcfsService {
     ECFS_SERVICE_UPKEEP,   /* between start and stop; NULL when readonly and not wanted */
     ECFS_SERVICE_REPAIR,   /* of a mount, between start and stop; NULL otherwise */
     ECFS_SERVICE_PACKING,  /* likewise */
+    ECFS_SERVICE_PINNING,  /* likewise; NULL without a cache, too */
     ECFS_N_SERVICES,
 } EcfsService;
 

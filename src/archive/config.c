@@ -75,6 +75,15 @@ static bool set_percent (unsigned *field, const char *value)
     return good;
 }
 
+static bool set_place (char **field, const char *value)
+{
+    if (!g_path_is_absolute (value) && strcmp (value, "none") != 0)
+        return false;
+    g_free (*field);
+    *field = g_path_is_absolute (value) ? g_strdup (value) : NULL;
+    return true;
+}
+
 /* A command is run with more arguments behind it, and not by a shell. */
 static bool set_command (char **field, const char *value, GError **error)
 {
@@ -151,6 +160,9 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
     case ECFS_OPTION_PERCENT:
         good = set_percent (field, value);
         break;
+    case ECFS_OPTION_PLACE:
+        good = set_place (field, value);
+        break;
     case ECFS_OPTION_COMMAND:
         return set_command (field, value, error) || ecfs_prefix (error, "%s", option->key);
     case ECFS_OPTION_POLICY:
@@ -220,6 +232,7 @@ char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOptio
     case ECFS_OPTION_PERCENT:
         return g_strdup_printf ("%u%%", *(const unsigned *) field);
     case ECFS_OPTION_COMMAND:
+    case ECFS_OPTION_PLACE:
         return g_strdup (*(char *const *) field != NULL ? *(char *const *) field : "none");
     case ECFS_OPTION_POLICY:
         return ecfs_read_policy_format (field);
@@ -276,6 +289,7 @@ void ecfs_config_free (EcfsConfig *config)
     g_clear_pointer (&config->endpoints, g_ptr_array_unref);
     g_free (config->code);
     g_free (config->hook);
+    g_free (config->cache);
     g_free (config->policy);
     g_free (config);
 }

@@ -35,6 +35,8 @@ typedef struct EcfsConfig {
     uint64_t transfer_memory; /* bytes for segments in memory */
     uint64_t staging_max;     /* bytes; 0: all the disk but staging_reserve */
     uint64_t staging_reserve; /* bytes of the disk that staging leaves for the catalog */
+    uint64_t cache_size;      /* bytes of what was read that are kept on the local disk; 0: none */
+    char *cache;              /* the directory for that; NULL: in the archive directory; owned */
     EcfsReadPolicy read_policy;
     EcfsDoubling allow_double;
     bool repair_off;      /* repair = off: nothing is repaired behind */
@@ -69,6 +71,7 @@ typedef struct EcfsConfigOption {
         ECFS_OPTION_COLD,
         ECFS_OPTION_DOUBLING,
         ECFS_OPTION_COMMAND,
+        ECFS_OPTION_PLACE,
         ECFS_OPTION_LIMIT
     } kind;
     size_t offset;          /* of the field in EcfsConfig */

@@ -27,7 +27,8 @@ struct EcfsContent {
     const bool *without; /* endpoints by position that are left out; NULL: none; immutable from the first read on */
     bool expects_all;    /* it is read from its first to its last byte; immutable from the first read on, as the next */
     bool passes_over;    /* damage that is met */
-    atomic_uint seen;    /* the archive's n_stripe_changes for which it is current */
+    EcfsCaching caching;
+    atomic_uint seen; /* the archive's n_stripe_changes for which it is current */
     EcfsMutex lock;
 };
 
@@ -157,6 +158,11 @@ void ecfs_content_expect_all (EcfsContent *self)
     self->expects_all = true;
 }
 
+void ecfs_content_set_caching (EcfsContent *self, EcfsCaching caching)
+{
+    self->caching = caching;
+}
+
 void ecfs_content_pass_over_damage (EcfsContent *self)
 {
     self->passes_over = true;
@@ -264,20 +270,24 @@ bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *obje
 }
 
 static EcfsReader *make_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
-                                void (*trouble) (void *user, const EcfsTrouble *trouble), GError **error)
+                                EcfsCaching caching, void (*trouble) (void *user, const EcfsTrouble *trouble),
+                                GError **error)
 {
     g_auto (EcfsReaderParams) params = {.keys = NULL};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
     if (!ecfs_archive_reader_params (archive, object, left_out, stripes, &params, error))
         return NULL;
     params.trouble = trouble;
+    params.cache = caching == ECFS_CACHING_NONE ? NULL : archive->cache;
+    params.fills_cache = caching == ECFS_CACHING_FILLS;
     return ecfs_reader_new (&params);
 }
 
 EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
                                  GError **error)
 {
-    return make_reader (archive, object, left_out, left_out != NULL ? note_trouble : tell_trouble, error);
+    return make_reader (archive, object, left_out, ECFS_CACHING_NONE, left_out != NULL ? note_trouble : tell_trouble,
+                        error);
 }
 
 /* A stripe that is not what was stored, to who reads the log, and to who repairs. */
@@ -300,8 +310,16 @@ static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, uns
     g_warning ("%s; stripe %u of a %s object is read around", error->message, index, ecfs_codec_code (params->codec));
 }
 
+/* What is wrong as a whole may have come from the cache, which has it from who lies. */
+static void forget_cached (EcfsArchive *archive, const EcfsObjectRow *object)
+{
+    if (archive->cache != NULL)
+        ecfs_cache_forget (archive->cache, &object->uuid);
+}
+
 bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_lies, GError **error)
 {
+    forget_cached (archive, object);
     g_auto (EcfsReaderParams) params = {.keys = NULL};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
     g_autoptr (GError) why = NULL;
@@ -320,6 +338,7 @@ bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object
 bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
                               bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error)
 {
+    forget_cached (archive, object);
     g_auto (EcfsReaderParams) params = {.keys = NULL};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
     if (!ecfs_archive_reader_params (archive, object, NULL, stripes, &params, error))
@@ -360,7 +379,8 @@ static bool is_whole (const EcfsContent *self, guint index)
  * object itself reads it once. */
 static bool may_share (const EcfsContent *self, const EcfsObjectRow *object)
 {
-    bool may = object->kind != ECFS_OBJECT_WHOLE && self->ino != 0 && self->without == NULL && !self->passes_over;
+    bool may = object->kind != ECFS_OBJECT_WHOLE && self->ino != 0 && self->without == NULL && !self->passes_over &&
+               (self->archive->cache == NULL || self->caching == ECFS_CACHING_FILLS);
     for (guint i = 0; may && i < object->stripes->len; i++)
         may = !ecfs_stripe_lacks (object, &g_array_index (object->stripes, EcfsStripeRow, i), object->size);
     return may;
@@ -382,6 +402,14 @@ static void flag_cut (const EcfsContent *self, guint index, bool *ret_left_out)
     }
 }
 
+static bool leaves_out (const EcfsContent *self)
+{
+    bool any = false;
+    for (size_t i = 0; self->without != NULL && i < ecfs_archive_n_endpoints (self->archive); i++)
+        any |= self->without[i];
+    return any;
+}
+
 static EcfsReader *own_reader (const EcfsContent *self, guint index, GError **error)
 {
     bool left_out[ECFS_CODEC_MAX_N] = {false};
@@ -389,11 +417,12 @@ static EcfsReader *own_reader (const EcfsContent *self, guint index, GError **er
     if (self->without != NULL)
         flag_left_out (self, object, left_out);
     flag_cut (self, index, left_out);
-    EcfsReader *reader = make_reader (self->archive, object, left_out,
-                                      self->passes_over       ? only_tell_trouble
-                                      : self->without != NULL ? note_trouble
-                                                              : tell_trouble,
-                                      error);
+    EcfsReader *reader =
+        make_reader (self->archive, object, left_out, leaves_out (self) ? ECFS_CACHING_NONE : self->caching,
+                     self->passes_over       ? only_tell_trouble
+                     : self->without != NULL ? note_trouble
+                                             : tell_trouble,
+                     error);
     if (reader != NULL && self->expects_all && is_whole (self, index))
         ecfs_reader_expect_all (reader);
     return reader;
@@ -401,7 +430,9 @@ static EcfsReader *own_reader (const EcfsContent *self, guint index, GError **er
 
 static EcfsReader *make_shared (void *user, const EcfsObjectRow *object, GError **error)
 {
-    return make_reader (user, object, NULL, tell_trouble, error);
+    const EcfsArchive *archive = user; /* all that share it fill the cache, where there is one */
+    return make_reader (user, object, NULL, archive->cache == NULL ? ECFS_CACHING_NONE : ECFS_CACHING_FILLS,
+                        tell_trouble, error);
 }
 
 static void pin_shared (void *user, const EcfsUuid *object)

@@ -25,6 +25,14 @@ EcfsContent *ecfs_content_open_object (EcfsArchive *archive, int64_t object, GEr
 void ecfs_content_leave_out (EcfsContent *self, const bool *without);
 /** Before the first read: all of it will be read, in order. */
 void ecfs_content_expect_all (EcfsContent *self);
+/* What reading has to do with the archive's cache, if it has one. */
+typedef enum EcfsCaching {
+    ECFS_CACHING_NONE,  /* all comes from endpoints: who looks at what they have, and who leaves some of them out */
+    ECFS_CACHING_READS, /* what is there already is taken from there: who reads a file to change it */
+    ECFS_CACHING_FILLS, /* and what is not is put there: who reads for a user */
+} EcfsCaching;
+/** Before the first read. NONE without it. */
+void ecfs_content_set_caching (EcfsContent *self, EcfsCaching caching);
 /** Before the first read: damaged stripes that its reads meet, however late, are not noted for repair. */
 void ecfs_content_pass_over_damage (EcfsContent *self);
 EcfsContent *ecfs_content_ref (EcfsContent *self);

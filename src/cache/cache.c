@@ -248,7 +248,8 @@ bool ecfs_cache_give_way (EcfsCache *self, uint64_t bytes)
     if (!g_file_test (cells, G_FILE_TEST_IS_DIR))
         return false;
     ecfs_mutex_lock (&self->lock);
-    if (!ensure_running_locked (self)) {
+    bool is_empty = self->knows_totals && self->totals.bytes == 0;
+    if (is_empty || now_us < self->gives_from_us || !ensure_running_locked (self)) {
         ecfs_mutex_unlock (&self->lock);
         return false;
     }
@@ -258,6 +259,7 @@ bool ecfs_cache_give_way (EcfsCache *self, uint64_t bytes)
     while (self->give_bytes > 0 && ecfs_cond_wait_until (&self->moved, &self->lock, now_us + GIVE_US))
         ;
     bool gave = self->give_bytes == 0;
+    self->gives_from_us = gave ? 0 : ecfs_now_us () + GAVE_REST_US; /* nobody waits in vain again */
     ecfs_mutex_unlock (&self->lock);
     return gave;
 }

@@ -50,7 +50,7 @@ typedef enum EcfsCacheVerdict {
 /* A question for bytes. All functions are called on a thread of the cache, and may do work, but not block. */
 typedef struct EcfsCacheLook {
     EcfsCacheCell cell;
-    EcfsCacheRange ranges[32]; /* offset and size by the caller, bytes by begin () */
+    EcfsCacheRange *ranges; /* n_ranges, of the caller's; bytes are set by begin () */
     unsigned n_ranges;
     /* When it is its turn: false, nobody wants it any more. Else memory for all ranges, until done (). */
     bool (*begin) (struct EcfsCacheLook *self);
@@ -63,9 +63,8 @@ typedef struct EcfsCacheLook {
 /* What is to be filled in. */
 typedef struct EcfsCacheFill {
     EcfsCacheCell cell;
-    EcfsCacheRange ranges[32];
+    EcfsCacheRange *ranges; /* n_ranges, of the caller's */
     unsigned n_ranges;
-    int64_t pin_stamp; /* as for ecfs_cache_pin (); 0: it is not pinned */
     /* On the cache's thread, before it is written. May be NULL: nothing is to be done. */
     void (*prepare) (struct EcfsCacheFill *self);
     void (*free) (struct EcfsCacheFill *self); /* of it all, whatever became of it */
@@ -111,7 +110,7 @@ typedef struct EcfsCacheState {
     uint64_t pinned_bytes;
     uint64_t n_cells;
     uint64_t dropped_bytes; /* that were not filled in by this process since it started, for want of time or room */
-    char *trouble;          /* why it takes nothing now; NULL: it does; owned */
+    char *trouble;          /* why it took nothing when it was to, lately; NULL: it did; owned */
 } EcfsCacheState;
 
 /** By the index; false: it cannot be read. */

@@ -27,6 +27,7 @@ struct EcfsCache {
     GHashTable *touched;                    /* of EcfsCacheCell: used, and the index does not know it */
     GArray *wrong;                          /* of EcfsCacheCell: removed, and the index does not know it */
     uint64_t give_bytes;                    /* that somebody waits for */
+    int64_t gives_from_us;                  /* nothing is given before, as it took too long */
     uint64_t dropped_bytes;
     char *trouble;         /* why nothing is taken; NULL: it is */
     EcfsCacheState totals; /* when they were last read */
@@ -48,6 +49,8 @@ void ecfs_cache_doubt_locked (EcfsCache *self, const GError *error) ECFS_REQUIRE
 
 /* Why nothing is taken, in the log once for each reason. NULL: it is. */
 void ecfs_cache_tell (EcfsCache *self, const char *trouble);
+/* For who asks while the index is in use. */
+void ecfs_cache_note_totals_locked (EcfsCache *self) ECFS_REQUIRES (self->index_lock);
 /* A cell with its row, in a transaction. */
 bool ecfs_cache_remove_locked (EcfsCache *self, const EcfsCacheRow *row, GError **error)
     ECFS_REQUIRES (self->index_lock);

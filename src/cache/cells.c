@@ -121,6 +121,11 @@ static void remove_one (void *user, const EcfsCacheCell *cell)
 
 void ecfs_cells_remove_all (const char *directory)
 {
-    for (unsigned i = 0; i < ECFS_CACHE_FOLDERS; i++)
+    g_autofree char *cells = g_build_filename (directory, "cells", NULL);
+    for (unsigned i = 0; i < ECFS_CACHE_FOLDERS; i++) {
+        g_autofree char *folder = folder_path (directory, i);
         ecfs_cells_walk (directory, i, remove_one, (void *) directory);
+        (void) rmdir (folder); /* most are not there */
+    }
+    (void) rmdir (cells); /* what could not be removed keeps it */
 }

@@ -22,6 +22,8 @@ static void run (EcfsCache *self, Change change, void *user)
         (void) ecfs_cache_index_end (self->index, change (self, user, &error), &error); /* told below */
     if (error != NULL)
         ecfs_cache_doubt_locked (self, error);
+    else if (is_open)
+        ecfs_cache_note_totals_locked (self);
     ecfs_mutex_unlock (&self->index_lock);
     if (error != NULL)
         ecfs_cache_tell (self, error->message);
@@ -91,6 +93,17 @@ void ecfs_cache_unpin (EcfsCache *self, int64_t stamp)
     run (self, unpin, &pinning);
 }
 
+static bool read_totals_locked (EcfsCache *self, EcfsCacheState *ret, GError **error) ECFS_REQUIRES (self->index_lock)
+{
+    GError *why = NULL;
+    if (ecfs_cache_index_locked (self, false, &why) != NULL)
+        (void) ecfs_cache_index_totals (self->index, &ret->bytes, &ret->pinned_bytes, &ret->n_cells, &why);
+    if (why == NULL)
+        return true;
+    g_propagate_error (error, why);
+    return false;
+}
+
 bool ecfs_cache_state (EcfsCache *self, EcfsCacheState *ret_state, GError **error)
 {
     bool good = true;
@@ -98,31 +111,26 @@ bool ecfs_cache_state (EcfsCache *self, EcfsCacheState *ret_state, GError **erro
     ecfs_mutex_lock (&self->lock);
     bool knows = self->knows_totals;
     ecfs_mutex_unlock (&self->lock);
-    bool mine = ecfs_mutex_try_lock (&self->index_lock); /* who writes may have to wait for the disk */
-    if (!mine && !knows) {
+    if (!knows) {
         ecfs_mutex_lock (&self->index_lock);
-        mine = true;
-    }
-    if (mine) {
-        GError *why = NULL;
-        if (ecfs_cache_index_locked (self, false, &why) != NULL)
-            good = ecfs_cache_index_totals (self->index, &now.bytes, &now.pinned_bytes, &now.n_cells, &why);
-        good = good && why == NULL;
+        good = read_totals_locked (self, &now, error);
         ecfs_mutex_unlock (&self->index_lock);
-        if (why != NULL)
-            g_propagate_error (error, why);
-    }
-    ecfs_mutex_lock (&self->lock);
-    if (!mine)
+    } else if (ecfs_mutex_try_lock (&self->index_lock)) { /* who writes may have to wait for the disk */
+        good = read_totals_locked (self, &now, error);
+        ecfs_mutex_unlock (&self->index_lock);
+    } else {
+        ecfs_mutex_lock (&self->lock);
         now = self->totals;
+        ecfs_mutex_unlock (&self->lock);
+    }
+    if (!good)
+        return false;
+    ecfs_mutex_lock (&self->lock);
     now.dropped_bytes = self->dropped_bytes;
     now.trouble = g_strdup (self->trouble);
     ecfs_mutex_unlock (&self->lock);
-    if (good)
-        *ret_state = now;
-    else
-        ecfs_cache_state_clear (&now);
-    return good;
+    *ret_state = now;
+    return true;
 }
 
 void ecfs_cache_state_clear (EcfsCacheState *state)
@@ -155,6 +163,8 @@ bool ecfs_cache_drop (EcfsCache *self, uint64_t *ret_bytes, GError **error)
     bool good = is_open ? ecfs_cache_index_totals (self->index, ret_bytes, &pinned, &n_cells, &why) : why == NULL;
     while (is_open && good && n > 0)
         good = drop_some_locked (self, &after, &n, &why);
+    if (is_open)
+        ecfs_cache_note_totals_locked (self);
     ecfs_mutex_unlock (&self->index_lock);
     if (why != NULL)
         g_propagate_error (error, why);

@@ -65,8 +65,7 @@ void ecfs_cache_tell (EcfsCache *self, const char *trouble)
         g_message ("%s: nothing is cached for now, and all is read from endpoints: %s", self->directory, trouble);
 }
 
-/* For who asks while the index is in use. */
-static void note_totals_locked (EcfsCache *self) ECFS_REQUIRES (self->index_lock)
+void ecfs_cache_note_totals_locked (EcfsCache *self)
 {
     EcfsCacheState now = {0};
     if (!ecfs_cache_index_totals (self->index, &now.bytes, &now.pinned_bytes, &now.n_cells, NULL))
@@ -214,8 +213,7 @@ static bool settle_one_locked (EcfsCache *self, const Batch *batch, unsigned i, 
 {
     const EcfsCacheFill *fill = batch->fills[i];
     if (batch->results[i] == 0)
-        return ecfs_cache_index_set (self->index, &fill->cell, batch->cell_bytes[i], false, now_us, error) &&
-               (fill->pin_stamp == 0 || ecfs_cache_index_pin (self->index, &fill->cell, fill->pin_stamp, error));
+        return ecfs_cache_index_set (self->index, &fill->cell, batch->cell_bytes[i], false, now_us, error);
     (void) ecfs_cell_remove (self->directory, &fill->cell); /* what stays is not wrong, and swept */
     return ecfs_cache_index_remove (self->index, &fill->cell, error);
 }
@@ -267,10 +265,11 @@ static bool write_queued_locked (EcfsCache *self, GError **error) ECFS_REQUIRES 
     Batch batch;
     for (take_batch (self, &batch); batch.n > 0; take_batch (self, &batch)) {
         bool good = write_batch_locked (self, &batch, error);
-        note_totals_locked (self);
+        ecfs_cache_note_totals_locked (self);
         end_batch (self, &batch, !good);
         if (!good)
             return false;
+        ecfs_cache_tell (self, NULL);
     }
     return true;
 }
@@ -350,7 +349,7 @@ static bool work_locked (EcfsCache *self, GError **error) ECFS_REQUIRES (self->i
     if (give > 0 && !give_locked (self, give, error))
         return false;
     if (give > 0) {
-        note_totals_locked (self);
+        ecfs_cache_note_totals_locked (self);
         ecfs_mutex_lock (&self->lock);
         self->give_bytes = 0;
         ecfs_cond_broadcast (&self->moved);
@@ -358,7 +357,7 @@ static bool work_locked (EcfsCache *self, GError **error) ECFS_REQUIRES (self->i
     }
     if (!keep_free_locked (self, error) || !write_queued_locked (self, error))
         return false;
-    note_totals_locked (self);
+    ecfs_cache_note_totals_locked (self);
     if (!stopped)
         sweep_locked (self);
     return tell_used_locked (self, stopped, error);
@@ -386,6 +385,6 @@ void ecfs_cache_work (void *cache)
     ecfs_mutex_unlock (&self->index_lock);
     if (error != NULL)
         drop_queued (self);
-    if (error != NULL || good)
-        ecfs_cache_tell (self, error == NULL ? NULL : error->message);
+    if (error != NULL)
+        ecfs_cache_tell (self, error->message);
 }

@@ -117,7 +117,7 @@ EcfsCacheIndex *ecfs_cache_index_open (const char *directory, bool *ret_anew, GE
     }
     ecfs_cache_index_discard (directory);
     *ret_anew = true;
-    return open_once (path, error);
+    return ecfs_cells_make (directory, error) ? open_once (path, error) : NULL;
 }
 
 void ecfs_cache_index_close (EcfsCacheIndex *self)

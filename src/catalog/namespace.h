@@ -152,6 +152,8 @@ GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *
 GByteArray *ecfs_catalog_listxattr (EcfsCatalog *self, uint64_t ino, GError **error);
 /** Whether any inode has one of this name. */
 bool ecfs_catalog_knows_xattr (EcfsCatalog *self, const char *name, bool *ret_any, GError **error);
+/** Up to @max inodes above @after that have the attribute, in order; GArray of uint64_t, empty at the end. */
+GArray *ecfs_catalog_xattr_inodes (EcfsCatalog *self, const char *name, uint64_t after, unsigned max, GError **error);
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
 
 #endif

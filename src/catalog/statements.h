@@ -85,6 +85,7 @@
        "ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value") \
     X (XATTR_DELETE, "DELETE FROM xattrs WHERE ino = ? AND name = ?") \
     X (XATTR_ANY, "SELECT 1 FROM xattrs WHERE name = ? LIMIT 1") \
+    X (XATTR_INODES, "SELECT ino FROM xattrs WHERE name = ? AND ino > ? ORDER BY ino LIMIT ?") \
     X (XATTR_LIST, "SELECT name FROM xattrs WHERE ino = ? ORDER BY name") \
     X (XATTR_DELETE_ALL, "DELETE FROM xattrs WHERE ino = ?") \
     X (EXTENT_LIST, "SELECT " EXTENT_COLUMNS " FROM extents WHERE ino = ? ORDER BY start") \

@@ -128,6 +128,23 @@ bool ecfs_catalog_knows_xattr (EcfsCatalog *self, const char *name, bool *ret_an
     return found >= 0;
 }
 
+static GArray *inodes_with (EcfsCatalog *self, const char *name, uint64_t after, unsigned max, GError **error)
+{
+    autoquery *query = QUERY (self, XATTR_INODES, error, NAME (name), INT (after), INT (max));
+    g_autoptr (GArray) inodes = g_array_new (FALSE, FALSE, sizeof (uint64_t));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
+        g_array_append_val (inodes, ino);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&inodes);
+}
+
+GArray *ecfs_catalog_xattr_inodes (EcfsCatalog *self, const char *name, uint64_t after, unsigned max, GError **error)
+{
+    return READ (self, inodes_with (self, name, after, max, error));
+}
+
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
 {
     return CHANGE (self, error, remove_one (self, ino, name, error));

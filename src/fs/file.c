@@ -78,6 +78,8 @@ static EcfsStaged *source (EcfsFs *self, uint64_t ino, const struct fuse_file_in
     if (content == NULL) {
         content = ecfs_content_open (self->archive, ino, error);
         if (content != NULL)
+            ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
+        if (content != NULL)
             keep_content (self, ino, content, epoch);
     }
     *ret_content = content;

@@ -207,6 +207,7 @@ static EcfsContent *open_now (EcfsFs *self, uint64_t ino, EcfsAttr *ret_attr, GE
             return NULL;
         if (ecfs_catalog_getattr (self->catalog, ino, &after, NULL) && is_same (ret_attr, &after)) {
             ecfs_content_pass_over_damage (content);
+            ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
             return content;
         }
         ecfs_content_unref (content);

@@ -1,4 +1,5 @@
 /* Extended attributes: those of users are in the catalog, those named user.ecfs.* are made up and never listed. */
+#include "archive/cached.h"
 #include "archive/policy.h"
 #include "fs/fs_priv.h"
 
@@ -94,15 +95,34 @@ static GByteArray *get_stripes (EcfsFs *self, uint64_t ino, GError **error)
     return no_data (error, "stripes");
 }
 
+/* "41943040 of 83886080 bytes, 50%": of data, not of holes. */
+static GByteArray *get_cached (EcfsFs *self, uint64_t ino, GError **error)
+{
+    uint64_t data = 0, cached = 0;
+    if (ecfs_archive_cache (self->archive) == NULL)
+        return no_data (error, "cache");
+    g_autoptr (EcfsContent) content = ecfs_content_open (self->archive, ino, error);
+    if (content == NULL || !ecfs_archive_cached_bytes (self->archive, content, &data, &cached, error))
+        return NULL;
+    unsigned percent = data == 0 ? 100 : (unsigned) (100 * (double) cached / (double) data);
+    return take_text (g_strdup_printf ("%" PRIu64 " of %" PRIu64 " bytes, %u%%", cached, data, percent));
+}
+
+static GByteArray *get_pin (EcfsFs *self, uint64_t ino, GError **error)
+{
+    bool pinned = false;
+    return ecfs_archive_is_pinned (self->archive, ino, &pinned, error) ? take_text (g_strdup (pinned ? "yes" : "no"))
+                                                                       : NULL;
+}
+
 static const struct {
     const char *name;
     bool directories; /* exists on them too */
     GByteArray *(*get) (EcfsFs *self, uint64_t ino, GError **error);
 } made_up[] = {
-    {VIRTUAL_PREFIX "code", true, get_code},
-    {VIRTUAL_PREFIX "state", false, get_state},
-    {VIRTUAL_PREFIX "digest", false, get_digest},
-    {VIRTUAL_PREFIX "stripes", false, get_stripes},
+    {VIRTUAL_PREFIX "code", true, get_code},      {VIRTUAL_PREFIX "state", false, get_state},
+    {VIRTUAL_PREFIX "digest", false, get_digest}, {VIRTUAL_PREFIX "cached", false, get_cached},
+    {ECFS_PIN_ATTRIBUTE, true, get_pin},          {VIRTUAL_PREFIX "stripes", false, get_stripes},
 };
 
 static GByteArray *get_made_up (EcfsFs *self, uint64_t ino, const char *name, GError **error)
@@ -133,6 +153,22 @@ static bool set_code (EcfsFs *self, uint64_t ino, const char *value, size_t size
     return (strlen (code) == size || ecfs_fail (error, EINVAL, "a code has no NUL")) &&
            ecfs_archive_check_code (self->archive, g_strstrip (code), error) &&
            ecfs_catalog_set_code (self->catalog, ino, code, error);
+}
+
+/* Kept as those of users are, and listed; only what it says is looked at, and what directories above say. */
+static bool is_pin (const char *name)
+{
+    return strcmp (name, ECFS_PIN_ATTRIBUTE) == 0;
+}
+
+static bool check_pin (EcfsFs *self, uint64_t ino, const char *value, size_t size, GError **error)
+{
+    EcfsAttr attr;
+    bool pins;
+    return ecfs_catalog_getattr (self->catalog, ino, &attr, error) &&
+           (S_ISREG (attr.mode) || S_ISDIR (attr.mode) ||
+            ecfs_fail (error, EPERM, "only files and directories are pinned")) &&
+           ecfs_pin_parse (value, size, &pins, error);
 }
 
 /* Kept as those of users are; only what it says is looked at. */
@@ -238,11 +274,15 @@ static void op_setxattr (fuse_req_t req, fuse_ino_t ino, const char *name, const
     }
     bool ok = is_policy (name) ? check_policy (self, ino, value, size, &error) &&
                                      ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error)
+              : is_pin (name) ? check_pin (self, ino, value, size, &error) &&
+                                    ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error)
               : g_str_has_prefix (name, VIRTUAL_PREFIX)
                   ? change_made_up (self, ino, name, value, size, &error)
                   : ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error);
     if (strcmp (name, CAPABILITY) == 0)
         note_capability (self, ino, false);
+    if (ok && is_pin (name))
+        ecfs_archive_hurry_pins (self->archive);
     if (ok)
         fuse_reply_err (req, 0);
     else
@@ -258,9 +298,11 @@ static void op_removexattr (fuse_req_t req, fuse_ino_t ino, const char *name)
         fuse_reply_err (req, refused);
         return;
     }
-    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX) && !is_policy (name)
+    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX) && !is_policy (name) && !is_pin (name)
                   ? change_made_up (self, ino, name, NULL, 0, &error)
                   : ecfs_catalog_removexattr (self->catalog, ino, name, &error);
+    if (ok && is_pin (name))
+        ecfs_archive_hurry_pins (self->archive);
     if (ok)
         fuse_reply_err (req, 0);
     else

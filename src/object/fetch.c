@@ -26,6 +26,7 @@ static EcfsFetch *fetch_new (EcfsReader *reader, uint64_t segment, uint32_t bloc
     const EcfsLayout *layout = &reader->params.layout;
     EcfsFetch *self = g_new0 (EcfsFetch, 1);
     self->references = 1;
+    self->state = FETCH_RUNNING;
     self->reader = reader;
     self->segment = segment;
     self->block_lo = block_lo;
@@ -148,14 +149,17 @@ static void decipher (const EcfsFetch *self)
     ecfs_cipher_free (cipher);
 }
 
-void ecfs_fetch_decipher (EcfsFetch *self)
+void ecfs_fetch_open (EcfsFetch *self)
 {
-    if (self->reader->params.keys == NULL)
+    const EcfsReaderParams *params = &self->reader->params;
+    if (params->keys == NULL && params->cache == NULL)
         return;
     ecfs_mutex_lock (&self->opening);
-    if (!self->is_clear)
+    if (!self->is_open)
+        ecfs_fetch_offer (self);
+    if (!self->is_open && params->keys != NULL)
         decipher (self);
-    self->is_clear = true;
+    self->is_open = true;
     ecfs_mutex_unlock (&self->opening);
 }
 
@@ -179,6 +183,23 @@ static void count_extra_locked (EcfsReader *reader, size_t bytes) ECFS_REQUIRES 
     ecfs_read_log_count (reader->params.log, &(EcfsReadCounts){.hedged_bytes = bytes});
 }
 
+static void get_ready_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+{
+    self->state = FETCH_READY;
+    self->used_us = ecfs_now_us ();
+    settle_locked (self, finished);
+    if (self->reader->closed)
+        ecfs_fetch_unlist_locked (self);
+}
+
+void ecfs_fetch_came_cached_locked (EcfsFetch *self, GPtrArray *finished)
+{
+    for (unsigned i = 0; i < self->reader->n; i++)
+        self->out[i] = self->wanted[i] ? self->slots[i].buffer : NULL;
+    self->is_cached = true;
+    get_ready_locked (self, finished);
+}
+
 static void ready_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
 {
     bool decoded = false;
@@ -190,11 +211,7 @@ static void ready_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (s
         if (self->slots[i].arrived && !self->wanted[i])
             count_extra_locked (self->reader, self->slot_bytes);
     ecfs_fetch_explain_locked (self, decoded);
-    self->state = FETCH_READY;
-    self->used_us = ecfs_now_us ();
-    settle_locked (self, finished);
-    if (self->reader->closed)
-        ecfs_fetch_unlist_locked (self);
+    get_ready_locked (self, finished);
 }
 
 static void fail_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)

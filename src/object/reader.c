@@ -58,7 +58,7 @@ static void tick (void *user, int64_t now_us, bool pressure)
     for (guint i = self->fetches->len; i-- > 0;) {
         EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
-        active |= fetch->state == FETCH_RUNNING;
+        active |= fetch->state == FETCH_RUNNING || fetch->state == FETCH_LOOKING;
         if (droppable_locked (self, fetch, now_us, pressure))
             ecfs_fetch_unlist_locked (fetch);
     }
@@ -68,6 +68,7 @@ static void tick (void *user, int64_t now_us, bool pressure)
         ecfs_mutex_is_held (&fetch->reader->lock);
         moved |= ecfs_lanes_find_stalls_locked (fetch, now_us);
         moved |= end_rests_locked (fetch, now_us);
+        moved |= ecfs_fetch_give_up_locked (fetch, now_us);
         moved |= ecfs_fetch_is_late_locked (fetch, now_us);
     }
     if (moved)
@@ -151,7 +152,7 @@ void ecfs_reader_close (EcfsReader *self)
         ecfs_mutex_is_held (&fetch->reader->lock);
         if (fetch->state == FETCH_READY)
             ecfs_fetch_unlist_locked (fetch);
-        else if (fetch->state == FETCH_RUNNING && fetch->waiting->len == 0)
+        else if ((fetch->state == FETCH_RUNNING || fetch->state == FETCH_LOOKING) && fetch->waiting->len == 0)
             ecfs_fetch_abandon_locked (fetch);
     }
     ecfs_mutex_unlock (&self->lock);
@@ -212,7 +213,7 @@ static void answer (Request *request)
         uint32_t from, to;
         EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
         request_part (request, fetch, &from, &to);
-        ecfs_fetch_decipher (fetch);
+        ecfs_fetch_open (fetch);
         add_pieces (iov, fetch, from, to);
     }
     request->done (request->user, (struct iovec *) (void *) iov->data, (int) iov->len, NULL);
@@ -396,6 +397,7 @@ static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_RE
 static void begin_locked (EcfsFetch *fetch, GPtrArray *finished) ECFS_REQUIRES (fetch->reader->lock)
 {
     ecfs_fetch_ref_locked (fetch);
+    ecfs_fetch_look_locked (fetch);
     ecfs_fetch_schedule_locked (fetch, finished);
     ecfs_fetch_unref_locked (fetch);
 }

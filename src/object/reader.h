@@ -8,6 +8,7 @@
 #ifndef ECFS_OBJECT_READER_H
 #define ECFS_OBJECT_READER_H
 
+#include "cache/cache.h"
 #include "codec/codec.h"
 #include "endpoint/endpoint.h"
 #include "key/seal.h"
@@ -48,6 +49,8 @@ typedef struct EcfsReaderParams {
     bool unchecked; /* it is stored under keys that are not here (@keys is NULL): tags are passed over, the content
                      * comes as it was coded, and whoever reads it verifies it */
     EcfsReadPolicy policy;
+    EcfsCache *cache;                /* is asked before endpoints are; must outlive the reader; NULL: there is none */
+    bool fills_cache;                /* it gets what is read from endpoints */
     EcfsReadLog *log;                /* what it meets; must outlive the reader; may be NULL */
     const EcfsReaderStripe *stripes; /* n; copied */
     /* Told once per stripe and reader, and once more where damage is met after what was none; from any thread; must not

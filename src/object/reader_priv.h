@@ -1,12 +1,13 @@
 /*
- * What reader.c (requests, readahead), fetch.c (getting a range of blocks) and lanes.c (what is known of the stripes'
- * endpoints) share.
+ * What reader.c (requests, readahead), fetch.c (getting a range of blocks), cached.c (from and into the cache) and
+ * lanes.c (what is known of the stripes' endpoints) share.
  *
  * A request waits for the memory of all the fetches it needs before it makes or uses any: one that held some memory
  * while it waits for more could wait for another that does the same. So a fetch has its memory from the start, and gets
  * check blocks [block_lo, block_hi) of the wanted data packets of one segment:
  *
  *   state    meaning                                               moved on by
+ *   looking  the cache is asked                                    its answer, tick → running or ready
  *   running  slots are asked; some have arrived, some failed       slot callbacks, tick → decoding, ready or failed
  *   decoding a worker computes the wanted packets that are missing worker → ready
  *   ready    out[] of every wanted packet is valid                 -
@@ -26,7 +27,7 @@
 
 #include <stdatomic.h>
 
-typedef enum FetchState { FETCH_RUNNING, FETCH_DECODING, FETCH_READY, FETCH_FAILED } FetchState;
+typedef enum FetchState { FETCH_LOOKING, FETCH_RUNNING, FETCH_DECODING, FETCH_READY, FETCH_FAILED } FetchState;
 
 typedef struct EcfsFetch EcfsFetch;
 
@@ -63,7 +64,9 @@ struct EcfsFetch {
     bool whole;          /* all packets, all blocks; immutable */
     bool patient;        /* traffic counts, not time: nothing is asked for because something else is late; immutable */
     bool listed;         /* on the reader's list */
+    bool is_cached;      /* it came from the cache; immutable in ready */
     FetchState state;
+    int64_t looked_us;    /* since when it is looking */
     size_t slot_bytes;    /* immutable */
     size_t granted_bytes; /* immutable */
     int64_t used_us;      /* when it was last of use */
@@ -72,8 +75,8 @@ struct EcfsFetch {
     uint8_t **out;        /* n; valid in ready for the wanted: a slot's buffer or a decoded one */
     uint8_t **decoded;    /* n; buffers that decoding filled */
     GPtrArray *waiting;   /* of Request, borrowed */
-    EcfsMutex opening;    /* inner to none, and none is taken with it */
-    bool is_clear;        /* what is in out[] was deciphered; guarded by opening */
+    EcfsMutex opening;    /* inner to none; outer to those of cache and transfers */
+    bool is_open;         /* what is in out[] was deciphered, and copied for the cache; guarded by opening */
     GString *failures;
     GError *error;
 };
@@ -144,8 +147,18 @@ void ecfs_fetch_ref_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 void ecfs_fetch_unref_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Takes it off the reader's list, if it is there. */
 void ecfs_fetch_unlist_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
-/* Before the first byte of a ready fetch is given away: what it has of the content in the clear. Without the lock. */
-void ecfs_fetch_decipher (EcfsFetch *self);
+/* Before the first byte of a ready fetch is given away: what it has goes to the cache, as it is stored, and is
+ * deciphered. Without the lock. */
+void ecfs_fetch_open (EcfsFetch *self);
+/* All that it wants is in slots, without the help of endpoints. */
+void ecfs_fetch_came_cached_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
+
+/* Asks the cache, if there is one that answers now: then the fetch is looking. */
+void ecfs_fetch_look_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
+/* Goes on without an answer that is too long in coming. Returns whether it is to be scheduled. */
+bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock);
+/* Offers what came from endpoints to the cache. Before it is deciphered; without the lock. */
+void ecfs_fetch_offer (const EcfsFetch *self);
 /* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */
 uint8_t *ecfs_fetch_bytes_at (const EcfsFetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes);
 

@@ -14,7 +14,7 @@ typedef struct Episode {
 struct EcfsReadLog {
     EcfsMutex lock;
     GQueue episodes; /* of Episode, the oldest first; guarded by lock */
-    atomic_ullong segments, decoded, degraded, received_bytes, hedged_bytes, cancelled, erasures;
+    atomic_ullong segments, decoded, degraded, received_bytes, hedged_bytes, cancelled, cached, cached_bytes, erasures;
 };
 
 const char *ecfs_erased_word (EcfsErasedWhy why)
@@ -66,9 +66,14 @@ void ecfs_read_log_count (EcfsReadLog *self, const EcfsReadCounts *more)
         atomic_ullong *sum;
         uint64_t more;
     } counts[] = {
-        {&self->segments, more->segments},         {&self->decoded, more->decoded},
-        {&self->degraded, more->degraded},         {&self->received_bytes, more->received_bytes},
-        {&self->hedged_bytes, more->hedged_bytes}, {&self->cancelled, more->cancelled},
+        {&self->segments, more->segments},
+        {&self->decoded, more->decoded},
+        {&self->degraded, more->degraded},
+        {&self->received_bytes, more->received_bytes},
+        {&self->hedged_bytes, more->hedged_bytes},
+        {&self->cancelled, more->cancelled},
+        {&self->cached, more->cached},
+        {&self->cached_bytes, more->cached_bytes},
     };
     for (size_t i = 0; i < G_N_ELEMENTS (counts); i++)
         if (counts[i].more > 0)
@@ -159,7 +164,9 @@ void ecfs_read_log_counts (EcfsReadLog *self, EcfsReadCounts *ret_counts)
                                    .received_bytes = atomic_load (&self->received_bytes),
                                    .hedged_bytes = atomic_load (&self->hedged_bytes),
                                    .cancelled = atomic_load (&self->cancelled),
-                                   .erasures = atomic_load (&self->erasures)};
+                                   .erasures = atomic_load (&self->erasures),
+                                   .cached = atomic_load (&self->cached),
+                                   .cached_bytes = atomic_load (&self->cached_bytes)};
 }
 
 GPtrArray *ecfs_read_log_erasures (EcfsReadLog *self)

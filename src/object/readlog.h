@@ -41,6 +41,8 @@ typedef struct EcfsReadCounts {
     uint64_t hedged_bytes;   /* that came and were not needed */
     uint64_t cancelled;      /* requests, because they no longer helped */
     uint64_t erasures;       /* episodes, as below; told by ecfs_read_log_counts () only */
+    uint64_t cached;         /* segments, in whole or in part, that came from the cache; not among the others */
+    uint64_t cached_bytes;   /* of their packets */
 } EcfsReadCounts;
 
 EcfsReadLog *ecfs_read_log_new (void);

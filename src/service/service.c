@@ -8,6 +8,7 @@
 #include "journal/sender.h"
 #include "staging/staged.h"
 #include "upkeep/packer.h"
+#include "upkeep/pinner.h"
 #include "upkeep/repairer.h"
 #include "upkeep/upkeep.h"
 
@@ -45,8 +46,19 @@ void ecfs_archive_pack_behind (EcfsArchive *self)
         ecfs_archive_set_service (self, ECFS_SERVICE_PACKING, ecfs_packer_start (self));
 }
 
+void ecfs_archive_pin_behind (EcfsArchive *self)
+{
+    ecfs_archive_set_service (self, ECFS_SERVICE_PINNING, ecfs_pinner_start (self));
+}
+
+void ecfs_archive_hurry_pins (EcfsArchive *self)
+{
+    ecfs_pinner_hurry (ecfs_archive_service (self, ECFS_SERVICE_PINNING));
+}
+
 void ecfs_archive_end_repairs (EcfsArchive *self)
 {
+    ecfs_pinner_stop (take (self, ECFS_SERVICE_PINNING));
     ecfs_packer_stop (take (self, ECFS_SERVICE_PACKING));
     ecfs_repairer_stop (take (self, ECFS_SERVICE_REPAIR));
 }

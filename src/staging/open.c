@@ -86,6 +86,7 @@ static bool copy_content (EcfsStaged *self, int fd, uint64_t *ret_size, uint64_t
             return false;
         if (attempt > 0)
             ecfs_content_leave_out (content, without);
+        ecfs_content_set_caching (content, ECFS_CACHING_READS);
         ecfs_content_expect_all (content);
         /* Zeros are not written, also where others were. */
         ok = (ftruncate (fd, 0) == 0 || ecfs_fail_errno (error, errno, "staging/%s", self->name)) &&

@@ -5,10 +5,12 @@
  * fast as they are; the limit is exceeded by one request per writer at most. Where nothing can make room (what is
  * staged is still being written) or nothing did for long, writers fail with ENOSPC.
  */
+#include "archive/cached.h"
 #include "archive/common.h"
 #include "staging/staged_priv.h"
 
 #include <inttypes.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #define FREE_FIGURE_AGE_US 100000
@@ -61,6 +63,21 @@ static bool may_make_room_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->
     return false;
 }
 
+/* What was only read is worth less than what is written. Returns whether there may be more room now. */
+static bool cache_gives_way_locked (EcfsStagedTable *table, uint64_t size) ECFS_REQUIRES (table->lock)
+{
+    EcfsCache *cache = ecfs_archive_cache (table->archive);
+    uint64_t reserve = ecfs_archive_config (table->archive)->staging_reserve;
+    struct stat own, other;
+    g_autofree char *place = ecfs_archive_cache_place (table->archive);
+    bool same_disk =
+        cache != NULL && fstat (table->dir_fd, &own) == 0 && stat (place, &other) == 0 && own.st_dev == other.st_dev;
+    if (!same_disk || !ecfs_cache_give_way (cache, reserve / 2 + MIN (size, UINT64_MAX / 2)))
+        return false;
+    table->free_us = 0;
+    return true;
+}
+
 /* Even with writers that wait, the catalog keeps half of the reserve. */
 bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GError **error)
 {
@@ -68,6 +85,8 @@ bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GErro
     const char *directory = ecfs_archive_directory (table->archive);
     bool over_max = is_over_max_locked (table, size);
     bool disk_is_short = is_short_of_disk_locked (table, size, config->staging_reserve);
+    if (disk_is_short && cache_gives_way_locked (table, size))
+        disk_is_short = is_short_of_disk_locked (table, size, config->staging_reserve);
     bool hopeless = (over_max || disk_is_short) && !may_make_room_locked (table);
     if (hopeless && over_max)
         return ecfs_fail (error, ENOSPC,

@@ -2,10 +2,12 @@
  * Ending an archive: what it has at its endpoints goes first, each marker last, then the archive directory. Whatever
  * ended half-way can be done again, as an endpoint without marker is one that is done with.
  */
+#include "archive/cached.h"
 #include "archive/common.h"
 #include "archive/in_use.h"
 #include "archive/keys.h"
 #include "archive/marks.h"
+#include "cache/index.h"
 #include "catalog/journal_file.h"
 #include "catalog/reads.h"
 #include "catalog/scrub.h"
@@ -265,6 +267,18 @@ static bool remove_directory (const char *directory, GError **error)
            ecfs_fail_errno (error, errno, "the archive is gone; its directory %s stays", directory);
 }
 
+/* Also where it is kept elsewhere. What stays keeps the archive directory, which is told. */
+static void remove_cache (const EcfsArchive *archive)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (ecfs_catalog_archive (ecfs_archive_catalog (archive)), uuid);
+    g_autofree char *place = ecfs_archive_cache_place (archive), *cache = g_build_filename (place, uuid, NULL);
+    g_autofree char *own = g_build_filename (ecfs_archive_directory (archive), ECFS_CACHE_NAME, NULL);
+    ecfs_cache_index_discard (cache);
+    (void) rmdir (cache);
+    (void) rmdir (own);
+}
+
 bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions *transfer, GError **error)
 {
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_TO_DESTROY, error);
@@ -276,5 +290,6 @@ bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions 
     if ((!force && !reach_places (places, error)) || !clear_places (&self, places, force, error))
         return false;
     g_autofree char *path = g_strdup (ecfs_archive_directory (archive));
+    remove_cache (archive);
     return remove_directory (path, error);
 }

@@ -85,6 +85,7 @@ static bool begin_reading (EcfsFile *self, GError **error)
     self->content = ecfs_content_open (self->ecfs->archive, attr.ino, error);
     if (self->content == NULL)
         return ecfs_prefix (error, "%s", self->path);
+    ecfs_content_set_caching (self->content, ECFS_CACHING_FILLS);
     self->size = ecfs_content_size (self->content);
     return true;
 }
@@ -116,6 +117,7 @@ static bool look_again (EcfsFile *self, const EcfsContent *old)
         ecfs_content_unref (now);
         return false;
     }
+    ecfs_content_set_caching (now, ECFS_CACHING_FILLS);
     ecfs_mutex_lock (&self->lock);
     EcfsContent *former = self->content;
     self->content = now;

@@ -227,6 +227,7 @@ static bool fill_once (Item *item, bool *without, bool is_again, int fd, bool *r
     GError *why = NULL;
     if (is_again) /* which says less of what it meets */
         ecfs_content_leave_out (content, without);
+    ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
     g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
     bool good = copy_content (item, content, check, fd, &why);
     const EcfsObjectRow *bad = ecfs_content_check_bad (check);
@@ -685,6 +686,7 @@ static bool cat_once (Cat *self, bool *ret_again, GError **error)
     g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
     self->kept = ecfs_content_size (content) <= CAT_KEPT_BYTES ? g_byte_array_new () : NULL;
     ecfs_content_leave_out (content, self->left_out);
+    ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
     ecfs_content_expect_all (content);
     bool good = cat_content (self, content, check, &why);
     const EcfsObjectRow *bad = ecfs_content_check_bad (check);

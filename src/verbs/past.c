@@ -5,6 +5,7 @@
  */
 #include "verbs/past.h"
 
+#include "archive/cached.h"
 #include "archive/common.h"
 #include "catalog/marks.h"
 #include "ecfs/ecfs.h"
@@ -104,6 +105,18 @@ static bool find_moment (EcfsArchive *archive, const char *text, int64_t *ret_ns
     return true;
 }
 
+/* As that of the archive, whose cache it shares. */
+static EcfsConfig *config_of_past (const EcfsArchive *archive, GError **error)
+{
+    g_autofree char *text = ecfs_config_format (ecfs_archive_config (archive));
+    g_autofree char *place = ecfs_archive_cache_place (archive);
+    EcfsConfig *config = ecfs_config_parse (text, ECFS_CONFIG_NAME, error);
+    if (config == NULL || ecfs_config_set (config, "cache", place, error))
+        return config;
+    ecfs_config_free (config);
+    return NULL;
+}
+
 /* @moment NULL: all of the past; @watch NULL: none; @ret_recovered NULL: with a look at what is there of it */
 static bool fill (const char *directory, const char *archive_dir, const char *moment, const EcfsRecoverWatch *watch,
                   EcfsRecovered *ret_recovered, GError **error)
@@ -114,8 +127,11 @@ static bool fill (const char *directory, const char *archive_dir, const char *mo
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (archive_dir, ECFS_ARCHIVE_READONLY, error);
     if (archive == NULL || (moment != NULL && !find_moment (archive, moment, &at_ns, &at_sequence, error)))
         return false;
+    g_autoptr (EcfsConfig) config = config_of_past (archive, error);
+    if (config == NULL)
+        return false;
     const EcfsRecover what = {.directory = directory,
-                              .config = ecfs_archive_config (archive),
+                              .config = config,
                               .given = nothing,
                               .archive = ecfs_catalog_archive (ecfs_archive_catalog (archive)),
                               .keys = ecfs_archive_keys (archive),

@@ -482,6 +482,8 @@ static void add_reads (JsonObject *status, EcfsReadLog *log)
     json_object_set_int_member (reads, "hedged_bytes", (int64_t) counts.hedged_bytes);
     json_object_set_int_member (reads, "cancelled", (int64_t) counts.cancelled);
     json_object_set_int_member (reads, "erased", (int64_t) counts.erasures);
+    json_object_set_int_member (reads, "cached", (int64_t) counts.cached);
+    json_object_set_int_member (reads, "cached_bytes", (int64_t) counts.cached_bytes);
     JsonArray *erasures = json_array_new ();
     g_autoptr (GPtrArray) found = ecfs_read_log_erasures (log);
     for (guint i = 0; i < found->len; i++)
@@ -661,6 +663,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
     add_space (status, self);
     add_interrupted (status, self);
     add_reads (status, ecfs_archive_read_log (self));
+    (void) ecfs_status_add_cache (status, self); /* there may be none */
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||
         !add_objects (status, self, found, survey, error) || !add_survey (status, self, found, survey, error) ||
         !ecfs_status_add_policy (status, self, error) || !add_staging (status, self, error) ||

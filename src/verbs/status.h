@@ -33,4 +33,7 @@ JsonObject *ecfs_archive_info (EcfsArchive *self, const char *path, GError **err
 /** Connects to every endpoint that has not been connected to, for at most @patience_us, so that its state is known. */
 void ecfs_archive_probe (EcfsArchive *self, int64_t patience_us);
 
+/** What the archive's cache has, as a member "cache"; false: there is none. */
+bool ecfs_status_add_cache (JsonObject *status, EcfsArchive *archive);
+
 #endif

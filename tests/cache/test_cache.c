@@ -58,19 +58,22 @@ static uint8_t *bytes_for (uint64_t number)
 static void free_fill (EcfsCacheFill *fill)
 {
     g_free (fill->ranges[0].bytes);
+    g_free (fill->ranges);
     g_free (fill);
 }
 
-static void fill_in (EcfsCache *cache, uint64_t number, int64_t pin_stamp)
+static void fill_in (EcfsCache *cache, uint64_t number)
 {
     EcfsCacheFill *fill = g_new0 (EcfsCacheFill, 1);
-    *fill = (EcfsCacheFill){.cell = cell_of (number), .n_ranges = 1, .pin_stamp = pin_stamp, .free = free_fill};
+    *fill = (EcfsCacheFill){.cell = cell_of (number), .n_ranges = 1, .free = free_fill};
+    fill->ranges = g_new (EcfsCacheRange, 1);
     fill->ranges[0] = (EcfsCacheRange){.offset = 0, .size = CELL, .bytes = bytes_for (number)};
     ecfs_cache_fill (cache, fill);
 }
 
 typedef struct Asked {
     EcfsCacheLook look;
+    EcfsCacheRange range;
     uint64_t number;
     uint8_t bytes[CELL];
     EcfsMutex lock;
@@ -112,9 +115,13 @@ static bool has (EcfsCache *cache, uint64_t number)
     g_autofree Asked *asked = g_new0 (Asked, 1);
     g_autofree uint8_t *right = bytes_for (number);
     asked->number = number;
-    asked->look =
-        (EcfsCacheLook){.cell = cell_of (number), .n_ranges = 1, .begin = begin, .judge = judge, .done = answered};
-    asked->look.ranges[0].size = CELL;
+    asked->look = (EcfsCacheLook){.cell = cell_of (number),
+                                  .ranges = &asked->range,
+                                  .n_ranges = 1,
+                                  .begin = begin,
+                                  .judge = judge,
+                                  .done = answered};
+    asked->range.size = CELL;
     ecfs_mutex_init (&asked->lock);
     ecfs_cond_init (&asked->cond);
     g_assert_true (ecfs_cache_look (cache, &asked->look));
@@ -131,7 +138,7 @@ static bool has (EcfsCache *cache, uint64_t number)
 static void fill_and_wait (EcfsCache *cache, uint64_t from, uint64_t to)
 {
     for (uint64_t i = from; i < to; i++) {
-        fill_in (cache, i, 0);
+        fill_in (cache, i);
         g_assert_true (ecfs_cache_await_written (cache, soon ()));
     }
 }
@@ -195,7 +202,7 @@ static void test_queue_is_written_at_stop (void)
     set_up ();
     EcfsCache *cache = open_cache (64 * MIB, 0);
     for (unsigned i = 0; i < 20; i++)
-        fill_in (cache, i, 0);
+        fill_in (cache, i);
     ecfs_cache_free (cache);
     cache = open_cache (64 * MIB, 0);
     for (unsigned i = 0; i < 20; i++)
@@ -226,9 +233,10 @@ static void test_pinned_stays (void)
 {
     set_up ();
     EcfsCache *cache = open_cache (4 * MIB, 0);
-    fill_in (cache, 0, 5);
+    EcfsCacheCell first = cell_of (0), second = cell_of (59);
+    fill_and_wait (cache, 0, 1);
+    ecfs_cache_pin (cache, &first, 5);
     fill_and_wait (cache, 1, 60);
-    EcfsCacheCell second = cell_of (59);
     ecfs_cache_pin (cache, &second, 6);
     fill_and_wait (cache, 60, 100);
     g_assert_true (has (cache, 0));
@@ -248,11 +256,12 @@ static void test_all_pinned (void)
     set_up ();
     EcfsCache *cache = open_cache (2 * MIB, 0);
     for (unsigned i = 0; i < 6; i++) {
-        fill_in (cache, i, 1);
-        g_assert_true (ecfs_cache_await_written (cache, soon ()));
+        EcfsCacheCell cell = cell_of (i);
+        fill_and_wait (cache, i, i + 1);
+        ecfs_cache_pin (cache, &cell, 1);
     }
-    fill_in (cache, 6, 0);
-    fill_in (cache, 7, 0);
+    fill_in (cache, 6);
+    fill_in (cache, 7);
     g_assert_true (ecfs_cache_await_written (cache, soon ()));
     for (unsigned i = 0; i < 6; i++)
         g_assert_true (has (cache, i));
@@ -368,7 +377,7 @@ static void test_killed (void)
         if (pid == 0) {
             EcfsCache *mine = open_cache (8 * MIB, 0);
             for (uint64_t i = 0;; i++) {
-                fill_in (mine, i % 200, 0);
+                fill_in (mine, i % 200);
                 (void) ecfs_cache_await_room (mine, CELL, soon ());
             }
         }
@@ -403,7 +412,7 @@ static void test_two_processes (void)
         if (pids[j] == 0) {
             EcfsCache *mine = open_cache (16 * MIB, 0);
             for (uint64_t i = 0; i < 150; i++) {
-                fill_in (mine, i, 0);
+                fill_in (mine, i);
                 (void) ecfs_cache_await_room (mine, CELL, soon ());
                 (void) has (mine, (i * 7) % 150);
             }
@@ -442,7 +451,7 @@ static void test_full_disk (void)
     g_assert_true (fits);
     ecfs_cache_free (cache);
     cache = open_cache (1024ull * MIB, 16 * MIB); /* more than there is: nothing is taken */
-    fill_in (cache, 100, 0);
+    fill_in (cache, 100);
     (void) ecfs_cache_await_written (cache, soon ());
     g_assert_false (has (cache, 100));
     EcfsCacheState state = {.trouble = NULL};
@@ -461,7 +470,7 @@ static void test_no_directory (void)
 {
     directory = g_strdup ("/proc/nothing-here");
     EcfsCache *cache = open_cache (64 * MIB, 0);
-    fill_in (cache, 1, 0);
+    fill_in (cache, 1);
     (void) ecfs_cache_await_written (cache, soon ());
     g_assert_false (has (cache, 1));
     ecfs_cache_free (cache);

@@ -207,6 +207,8 @@ EcfsReader *object_reader (const Object *self)
                                .stripes = stripes};
     ecfs_read_policy_init (&params.policy);
     params.log = self->store->log;
+    params.cache = self->store->cache;
+    params.fills_cache = params.cache != NULL;
     return ecfs_reader_new (&params);
 }
 

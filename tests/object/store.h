@@ -17,6 +17,7 @@ typedef struct Store {
     EcfsCodec *codec;
     EcfsTransferPool *transfer;
     EcfsReadLog *log; /* of all readers */
+    EcfsCache *cache; /* that readers use; of the test; NULL: none */
     unsigned n;       /* stripes */
     unsigned n_endpoints;
     EcfsEndpoint *endpoints[STORE_MAX_ENDPOINTS];

@@ -1,0 +1,24 @@
+/* Where an archive's cache is, as ecfs.conf says. */
+#include "archive/cached.h"
+
+#define QUEUE_BYTES (32u << 20)
+#define KEEP_FREE   2 /* times staging_reserve */
+
+char *ecfs_cache_place (const EcfsConfig *config, const char *directory)
+{
+    return config->cache != NULL ? g_strdup (config->cache) : g_build_filename (directory, ECFS_CACHE_NAME, NULL);
+}
+
+EcfsCache *ecfs_cache_make (const EcfsConfig *config, const char *directory, const EcfsUuid *archive)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    if (config->cache_size == 0)
+        return NULL;
+    ecfs_uuid_text (archive, uuid);
+    g_autofree char *place = ecfs_cache_place (config, directory), *own = g_build_filename (place, uuid, NULL);
+    EcfsCacheParams params = {.directory = own,
+                              .max_bytes = config->cache_size,
+                              .keep_free_bytes = KEEP_FREE * MIN (config->staging_reserve, UINT64_MAX / KEEP_FREE),
+                              .queue_bytes = MIN (QUEUE_BYTES, config->transfer_memory / 8)};
+    return ecfs_cache_new (&params);
+}

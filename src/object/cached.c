@@ -1,0 +1,250 @@
+/*
+ * Segments from the cache and into it: as stripes have them, enciphered where the object is, each check block with its
+ * tag. So the cache is believed no more than an endpoint.
+ */
+#include "object/reader_priv.h"
+
+#include <string.h>
+
+#define LOOK_US 150000 /* endpoints are asked then, if there is no answer */
+
+/* A look that is under way. Holds a reference to its fetch, and one to the reader. */
+typedef struct Look {
+    EcfsCacheLook look; /* first */
+    EcfsFetch *fetch;
+    unsigned *packets; /* which each range is of */
+    bool has_memory;   /* all ranges have; the cache's thread only */
+} Look;
+
+static unsigned n_wanted (const EcfsFetch *self)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < self->reader->params.layout.k; i++)
+        n += self->wanted[i];
+    return n;
+}
+
+static EcfsCacheCell cell_of (const EcfsFetch *self)
+{
+    return (EcfsCacheCell){.object = self->reader->params.object, .segment = self->segment};
+}
+
+/* In a cell the packets of a segment follow one another. */
+static EcfsCacheRange range_of (const EcfsFetch *self, unsigned packet)
+{
+    const EcfsLayout *layout = &self->reader->params.layout;
+    uint64_t within = ecfs_layout_block_offset (layout, self->segment, self->block_lo) -
+                      ecfs_layout_block_offset (layout, self->segment, 0);
+    return (EcfsCacheRange){.offset = (uint64_t) packet * ecfs_layout_stored_bytes (layout, self->segment) + within,
+                            .size = self->slot_bytes};
+}
+
+/* Looking */
+
+static bool begin (EcfsCacheLook *cache_look)
+{
+    Look *look = (Look *) cache_look;
+    EcfsFetch *fetch = look->fetch;
+    EcfsReader *reader = fetch->reader;
+    ecfs_mutex_lock (&reader->lock);
+    look->has_memory = fetch->state == FETCH_LOOKING;
+    ecfs_mutex_unlock (&reader->lock);
+    for (unsigned i = 0; i < look->look.n_ranges && look->has_memory; i++)
+        look->look.ranges[i].bytes = ecfs_transfer_buffer_take (reader->params.transfer, fetch->slot_bytes);
+    return look->has_memory;
+}
+
+static bool is_zero (const uint8_t *bytes, size_t size)
+{
+    return bytes[0] == 0 && memcmp (bytes, bytes + 1, size - 1) == 0;
+}
+
+/* A block that was never filled in is zeros with its tag, which no block that was stored is. */
+static EcfsCacheVerdict judge (EcfsCacheLook *cache_look, unsigned range)
+{
+    const Look *look = (const Look *) cache_look;
+    const EcfsFetch *fetch = look->fetch;
+    const EcfsLayout *layout = &fetch->reader->params.layout;
+    const EcfsTagger tagger = ecfs_reader_tagger (&fetch->reader->params);
+    const uint8_t *at = look->look.ranges[range].bytes;
+    uint32_t end = MIN (fetch->block_hi, ecfs_layout_n_blocks (layout, fetch->segment));
+    for (uint32_t block = fetch->block_lo; block < end; block++) {
+        uint32_t bytes = ecfs_layout_block_bytes (layout, fetch->segment, block);
+        uint64_t number = ecfs_layout_block_number (layout, fetch->segment, block);
+        if (!ecfs_tag_fits (&tagger, look->packets[range], number, at, bytes, at + bytes))
+            return is_zero (at, bytes + layout->tag_bytes) ? ECFS_CACHE_ABSENT : ECFS_CACHE_WRONG;
+        at += bytes + layout->tag_bytes;
+    }
+    return ECFS_CACHE_FITS;
+}
+
+/* What was read, or only the memory for it, becomes that of the fetch's slots. */
+static void give_memory_locked (Look *look, bool found) ECFS_REQUIRES (look->fetch->reader->lock)
+{
+    for (unsigned i = 0; i < look->look.n_ranges; i++) {
+        EcfsFetchSlot *slot = &look->fetch->slots[look->packets[i]];
+        slot->buffer = g_steal_pointer (&look->look.ranges[i].bytes);
+        slot->arrived = found;
+    }
+    look->has_memory = false;
+}
+
+static void look_free (Look *look)
+{
+    EcfsTransferPool *transfer = look->fetch->reader->params.transfer;
+    for (unsigned i = 0; i < look->look.n_ranges && look->has_memory; i++)
+        ecfs_transfer_buffer_give (transfer, look->look.ranges[i].bytes, look->look.ranges[i].size);
+    g_free (look->look.ranges);
+    g_free (look->packets);
+    g_free (look);
+}
+
+static void answered (EcfsCacheLook *cache_look, bool found)
+{
+    Look *look = (Look *) cache_look;
+    EcfsFetch *fetch = look->fetch;
+    EcfsReader *reader = fetch->reader;
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&reader->lock);
+    ecfs_mutex_is_held (&look->fetch->reader->lock);
+    ecfs_mutex_is_held (&fetch->reader->lock);
+    bool waits = fetch->state == FETCH_LOOKING;
+    if (waits && look->has_memory)
+        give_memory_locked (look, found);
+    look_free (look);
+    if (waits && found) {
+        ecfs_read_log_count (reader->params.log,
+                             &(EcfsReadCounts){.cached = 1, .cached_bytes = fetch->slot_bytes * n_wanted (fetch)});
+        ecfs_fetch_came_cached_locked (fetch, finished);
+    } else if (waits) {
+        fetch->state = FETCH_RUNNING;
+        ecfs_fetch_schedule_locked (fetch, finished);
+    }
+    ecfs_fetch_unref_locked (fetch);
+    ecfs_mutex_unlock (&reader->lock);
+    ecfs_requests_finish (finished);
+    ecfs_reader_unref_priv (reader);
+}
+
+void ecfs_fetch_look_locked (EcfsFetch *self)
+{
+    EcfsReader *reader = self->reader;
+    if (reader->params.cache == NULL || self->patient || self->state != FETCH_RUNNING)
+        return;
+    Look *look = g_new0 (Look, 1);
+    look->fetch = self;
+    look->packets = g_new (unsigned, n_wanted (self));
+    look->look = (EcfsCacheLook){.cell = cell_of (self),
+                                 .ranges = g_new (EcfsCacheRange, n_wanted (self)),
+                                 .begin = begin,
+                                 .judge = judge,
+                                 .done = answered};
+    for (unsigned i = 0; i < reader->params.layout.k; i++) {
+        if (!self->wanted[i])
+            continue;
+        look->packets[look->look.n_ranges] = i;
+        look->look.ranges[look->look.n_ranges++] = range_of (self, i);
+    }
+    self->state = FETCH_LOOKING;
+    self->looked_us = ecfs_now_us ();
+    ecfs_fetch_ref_locked (self);
+    (void) ecfs_reader_ref_priv (reader);
+    if (ecfs_cache_look (reader->params.cache, &look->look))
+        return;
+    self->state = FETCH_RUNNING;
+    look_free (look);
+    ecfs_fetch_unref_locked (self); /* the caller has one */
+    ecfs_reader_unref_priv (reader);
+}
+
+bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
+{
+    if (self->state != FETCH_LOOKING || now_us - self->looked_us < LOOK_US)
+        return false;
+    self->state = FETCH_RUNNING;
+    return true;
+}
+
+/* Filling */
+
+/* A copy of what came, as it is stored: what was read is deciphered in place. */
+typedef struct Offer {
+    EcfsCacheFill fill; /* first */
+    EcfsTransferPool *transfer;
+    EcfsLayout layout;
+    const EcfsSealKeys *keys; /* a reference */
+    uint32_t block_lo, block_hi;
+    unsigned *packets;
+    bool *lacks_tags; /* it was decoded */
+    size_t granted_bytes;
+} Offer;
+
+static void put_tags (EcfsCacheFill *fill)
+{
+    const Offer *self = (const Offer *) fill;
+    const EcfsLayout *layout = &self->layout;
+    const EcfsTagger tagger = {.object = fill->cell.object, .mac = ecfs_seal_tag_mac (self->keys)};
+    uint32_t end = MIN (self->block_hi, ecfs_layout_n_blocks (layout, fill->cell.segment));
+    for (unsigned i = 0; i < fill->n_ranges; i++) {
+        uint8_t *at = fill->ranges[i].bytes;
+        for (uint32_t block = self->block_lo; block < end && self->lacks_tags[i]; block++) {
+            uint32_t bytes = ecfs_layout_block_bytes (layout, fill->cell.segment, block);
+            ecfs_tag_put (&tagger, self->packets[i], ecfs_layout_block_number (layout, fill->cell.segment, block), at,
+                          bytes, at + bytes);
+            at += bytes + layout->tag_bytes;
+        }
+    }
+}
+
+static void offer_free (EcfsCacheFill *fill)
+{
+    Offer *self = (Offer *) fill;
+    for (unsigned i = 0; i < fill->n_ranges; i++)
+        ecfs_transfer_buffer_give (self->transfer, fill->ranges[i].bytes, fill->ranges[i].size);
+    ecfs_transfer_release (self->transfer, self->granted_bytes);
+    ecfs_seal_keys_unref (self->keys);
+    g_free (fill->ranges);
+    g_free (self->packets);
+    g_free (self->lacks_tags);
+    g_free (self);
+}
+
+static Offer *offer_new (const EcfsFetch *fetch, size_t granted_bytes)
+{
+    const EcfsReaderParams *params = &fetch->reader->params;
+    Offer *self = g_new (Offer, 1);
+    *self = (Offer){.fill = {.cell = cell_of (fetch),
+                             .ranges = g_new (EcfsCacheRange, params->layout.k),
+                             .prepare = put_tags,
+                             .free = offer_free},
+                    .transfer = params->transfer,
+                    .layout = params->layout,
+                    .keys = ecfs_seal_keys_ref (params->keys),
+                    .block_lo = fetch->block_lo,
+                    .block_hi = fetch->block_hi,
+                    .packets = g_new (unsigned, params->layout.k),
+                    .lacks_tags = g_new (bool, params->layout.k),
+                    .granted_bytes = granted_bytes};
+    return self;
+}
+
+void ecfs_fetch_offer (const EcfsFetch *self)
+{
+    const EcfsReaderParams *params = &self->reader->params;
+    size_t bytes = self->slot_bytes * n_wanted (self);
+    if (params->cache == NULL || !params->fills_cache || self->is_cached || self->patient ||
+        !ecfs_cache_has_room (params->cache, bytes) || !ecfs_transfer_try_acquire (params->transfer, bytes))
+        return;
+    Offer *offer = offer_new (self, bytes);
+    EcfsCacheFill *fill = &offer->fill;
+    for (unsigned i = 0; i < params->layout.k; i++) {
+        if (!self->wanted[i])
+            continue;
+        offer->packets[fill->n_ranges] = i;
+        offer->lacks_tags[fill->n_ranges] = self->out[i] == self->decoded[i];
+        fill->ranges[fill->n_ranges] = range_of (self, i);
+        fill->ranges[fill->n_ranges].bytes = ecfs_transfer_buffer_take (params->transfer, self->slot_bytes);
+        memcpy (fill->ranges[fill->n_ranges++].bytes, self->out[i], self->slot_bytes);
+    }
+    ecfs_cache_fill (params->cache, fill);
+}

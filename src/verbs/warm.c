@@ -1,0 +1,204 @@
+/* Files into the cache of the archive before anybody reads them, and what there is. */
+#include "archive/cached.h"
+#include "archive/common.h"
+#include "util/lock.h"
+#include "verbs/status_priv.h"
+#include "verbs/verbs.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#define N_WORKERS     8
+#define MAX_IN_FLIGHT 24
+#define DIR_BATCH     256
+#define TICK_US       200000
+
+typedef struct Warm {
+    EcfsArchive *archive;
+    EcfsCatalog *catalog;
+    EcfsTally tally; /* the caller's thread only, as the next three */
+    EcfsWorkers *workers;
+    unsigned n_in_flight;
+    uint64_t missing; /* bytes for which there was no room */
+    atomic_bool cancelled;
+    EcfsMutex lock;
+    EcfsCond moved;
+    GQueue ended; /* WarmFile, guarded by lock */
+} Warm;
+
+typedef struct WarmFile {
+    Warm *warm;
+    char *path;
+    EcfsAttr attr;
+    uint64_t missing; /* result, as the next */
+    GError *error;
+} WarmFile;
+
+static bool goes_on (void *user, uint64_t bytes)
+{
+    const Warm *self = user;
+    (void) bytes;
+    return !atomic_load (&self->cancelled);
+}
+
+static void warm_file (void *data)
+{
+    WarmFile *file = data;
+    Warm *self = file->warm;
+    const EcfsWarming warming = {.tick = goes_on, .user = self};
+    (void) ecfs_archive_warm (self->archive, file->attr.ino, &warming, &file->missing, &file->error); /* kept there */
+    ecfs_mutex_lock (&self->lock);
+    g_queue_push_tail (&self->ended, file);
+    ecfs_cond_broadcast (&self->moved);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void conclude (Warm *self, WarmFile *file)
+{
+    self->n_in_flight--;
+    self->missing += file->missing;
+    if (file->error == NULL) {
+        self->tally.progress.n_done++;
+        self->tally.progress.bytes_done += file->attr.committed_size;
+    } else if (!self->tally.cancelled) {
+        g_prefix_error (&file->error, "%s: ", file->path);
+        ecfs_tally_failed (&self->tally, g_steal_pointer (&file->error));
+    }
+    g_clear_error (&file->error);
+    g_free (file->path);
+    g_free (file);
+}
+
+static void reap (Warm *self)
+{
+    int64_t deadline_us = ecfs_now_us () + TICK_US;
+    GQueue ended = G_QUEUE_INIT, empty = G_QUEUE_INIT;
+    ecfs_mutex_lock (&self->lock);
+    while (g_queue_is_empty (&self->ended) && ecfs_cond_wait_until (&self->moved, &self->lock, deadline_us))
+        ;
+    ended = self->ended;
+    self->ended = empty;
+    ecfs_mutex_unlock (&self->lock);
+    WarmFile *file;
+    while ((file = g_queue_pop_head (&ended)) != NULL)
+        conclude (self, file);
+    self->tally.wire_bytes = ecfs_archive_wire_bytes (self->archive);
+    if (!ecfs_tally_tick (&self->tally))
+        atomic_store (&self->cancelled, true);
+}
+
+static void begin_file (Warm *self, const char *path, const EcfsAttr *attr)
+{
+    self->tally.progress.n_found++;
+    while (self->n_in_flight >= MAX_IN_FLIGHT)
+        reap (self);
+    WarmFile *file = g_new0 (WarmFile, 1);
+    *file = (WarmFile){.warm = self, .path = g_strdup (path), .attr = *attr};
+    self->n_in_flight++;
+    ecfs_workers_push (self->workers, warm_file, file);
+}
+
+static void warm_entry (Warm *self, const char *path, const EcfsAttr *attr)
+{
+    int64_t after = 0;
+    if (S_ISREG (attr->mode))
+        begin_file (self, path, attr);
+    for (guint n = S_ISDIR (attr->mode); n > 0 && !self->tally.cancelled;) {
+        GError *error = NULL;
+        g_autoptr (GPtrArray) entries = ecfs_catalog_readdir (self->catalog, attr->ino, after, DIR_BATCH, &error);
+        n = entries == NULL ? 0 : entries->len;
+        for (guint i = 0; i < n && !self->tally.cancelled; i++) {
+            const EcfsDirent *entry = g_ptr_array_index (entries, i);
+            g_autofree char *below = g_build_filename (path, entry->name, NULL);
+            after = entry->offset;
+            warm_entry (self, below, &entry->attr);
+        }
+        if (error != NULL) {
+            g_prefix_error (&error, "%s: ", path);
+            ecfs_tally_failed (&self->tally, error);
+        }
+    }
+}
+
+static void warm_path (Warm *self, const char *path)
+{
+    EcfsAttr attr;
+    GError *error = NULL;
+    if (ecfs_catalog_resolve (self->catalog, path, &attr, &error))
+        warm_entry (self, path, &attr);
+    else
+        ecfs_tally_failed (&self->tally, error);
+}
+
+bool ecfs_warm (Ecfs *self, const char *const *paths, const EcfsTransferOptions *transfer, GError **error)
+{
+    if (ecfs_archive_cache (self->archive) == NULL)
+        return ecfs_fail (error, ENOTSUP, "%s has no cache: set cache_size in ecfs.conf, as in \"cache_size = 20G\"",
+                          ecfs_archive_directory (self->archive));
+    Warm warm = {.archive = self->archive,
+                 .catalog = ecfs_archive_catalog (self->archive),
+                 .tally = {.transfer = transfer},
+                 .ended = G_QUEUE_INIT};
+    ecfs_mutex_init (&warm.lock);
+    ecfs_cond_init (&warm.moved);
+    warm.workers = ecfs_workers_new ("ecfs-warm", N_WORKERS);
+    for (; *paths != NULL && !warm.tally.cancelled; paths++)
+        warm_path (&warm, *paths);
+    while (warm.n_in_flight > 0)
+        reap (&warm);
+    ecfs_workers_free (warm.workers);
+    bool good = ecfs_tally_end (&warm.tally, "were not fetched into the cache", error);
+    ecfs_cond_clear (&warm.moved);
+    ecfs_mutex_clear (&warm.lock);
+    return good && (warm.missing == 0 ||
+                    ecfs_fail (error, ENOSPC,
+                               "%" PRIu64 " bytes of these files are not in the cache: there is no room for them, by "
+                               "cache_size or on its disk",
+                               warm.missing));
+}
+
+bool ecfs_status_add_cache (JsonObject *status, EcfsArchive *archive)
+{
+    EcfsCacheState state;
+    g_autoptr (GError) error = NULL;
+    EcfsCache *cache = ecfs_archive_cache (archive);
+    if (cache == NULL)
+        return false;
+    JsonObject *facts = json_object_new ();
+    g_autofree char *place = ecfs_archive_cache_place (archive);
+    ecfs_status_add_text (facts, "directory", place);
+    json_object_set_int_member (facts, "max_bytes", (int64_t) ecfs_archive_config (archive)->cache_size);
+    if (ecfs_cache_state (cache, &state, &error)) {
+        json_object_set_int_member (facts, "bytes", (int64_t) state.bytes);
+        json_object_set_int_member (facts, "pinned_bytes", (int64_t) state.pinned_bytes);
+        json_object_set_int_member (facts, "segments", (int64_t) state.n_cells);
+        json_object_set_int_member (facts, "dropped_bytes", (int64_t) state.dropped_bytes);
+        if (state.trouble != NULL)
+            ecfs_status_add_text (facts, "trouble", state.trouble);
+        ecfs_cache_state_clear (&state);
+    } else
+        ecfs_status_add_text (facts, "trouble", error->message);
+    json_object_set_object_member (status, "cache", facts);
+    return true;
+}
+
+char *ecfs_cache (Ecfs *self, bool drop, GError **error)
+{
+    uint64_t freed = 0;
+    g_autoptr (JsonObject) facts = json_object_new ();
+    EcfsCache *cache = ecfs_archive_cache (self->archive);
+    if (cache == NULL) {
+        (void) !ecfs_fail (error, ENOTSUP, "%s has no cache: set cache_size in ecfs.conf, as in \"cache_size = 20G\"",
+                           ecfs_archive_directory (self->archive));
+        return NULL;
+    }
+    if (drop && !ecfs_cache_drop (cache, &freed, error))
+        return NULL;
+    (void) ecfs_status_add_cache (facts, self->archive); /* there is one */
+    g_autoptr (JsonNode) node = json_node_alloc ();
+    JsonObject *told = json_object_get_object_member (facts, "cache");
+    json_object_set_int_member (told, "freed_bytes", (int64_t) freed);
+    json_node_init_object (node, told);
+    return json_to_string (node, TRUE);
+}

@@ -1,0 +1,242 @@
+"""What was read once is read from the local disk, is always right, and is in nobody's way."""
+import json
+import os
+import subprocess
+
+import lab
+import pytest
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def cached(place, request):
+    """An archive with a cache, sealed where the test says so."""
+    marked = request.node.get_closest_marker("as_users")
+    return place.archive(place.directories(), "rs:4+2", "--set", "cache_size=200M", *([lab.AS_USERS] if marked else []))
+
+
+def files_in(archive):
+    return [path for path in (archive.path / "cache").rglob("cells/*/*") if path.is_file()]
+
+
+def cached_bytes(archive):
+    return archive.json("cache")["bytes"]
+
+
+def reads(archive):
+    return archive.json("status")["reads"]
+
+
+def fill(place, archive, mount):
+    """A large file and some small ones, stored; returns their digests by name."""
+    digests = {}
+    for name, size in [("large", 9 * MIB + 4321), *((f"small-{i}", 3000 + 700 * i) for i in range(12))]:
+        lab.write_pattern(mount.path / name, size, len(digests))
+        digests[name] = lab.digest(mount.path / name)
+    lab.ecfs("wait", mount.path)
+    return digests
+
+
+def read_all(mount, digests):
+    """From the archive and not from the kernel's memory."""
+    lab.drop_caches()
+    for name, digest in digests.items():
+        assert lab.digest(mount.path / name) == digest, name
+
+
+def hide(archive):
+    for endpoint in archive.endpoints:
+        endpoint.root.rename(endpoint.root.with_suffix(".away"))
+
+
+def show(archive):
+    for endpoint in archive.endpoints:
+        endpoint.root.with_suffix(".away").rename(endpoint.root)
+
+
+def is_filled(archive, mount, name="large"):
+    return lambda: os.getxattr(mount.path / name, "user.ecfs.cached").endswith(b", 100%")
+
+
+@pytest.mark.as_users
+def test_a_second_read_needs_no_endpoint(place, cached):
+    mount = place.mount(cached)
+    digests = fill(place, cached, mount)
+    read_all(mount, digests)
+    for name in digests:
+        lab.until(is_filled(cached, mount, name), 30, f"{name} is in the cache")
+    received = reads(cached)["received_bytes"]
+    hide(cached)
+    read_all(mount, digests)
+    assert reads(cached)["received_bytes"] == received
+    assert reads(cached)["cached_bytes"] > 9 * MIB
+    # verbs beside the mount share it, and so does a mount that comes later
+    lab.ecfs("get", cached.path, "/large", place.path / "fetched")
+    assert lab.digest(place.path / "fetched") == digests["large"]
+    mount.kill()
+    show(cached)
+    again = place.mount(cached)
+    read_all(again, digests)
+    assert reads(cached)["received_bytes"] == 0
+    assert "came from it" in lab.ecfs("status", cached.path).stdout
+
+
+def test_nothing_is_cached_unless_it_is_wanted(place, archive):
+    mount = place.mount(archive)
+    read_all(mount, fill(place, archive, mount))
+    mount.umount()
+    assert not (archive.path / "cache").exists()
+    done = lab.ecfs("warm", archive.path, "/", check=False)
+    assert done.returncode == 1 and "cache_size" in done.stderr
+
+
+@pytest.mark.as_users
+def test_of_what_is_sealed_nothing_is_plain_in_the_cache(place, cached):
+    mount = place.mount(cached)
+    secret = b"the quick brown fox jumps over the lazy dog\n"
+    (mount.path / "file").write_bytes(secret * 100_000)
+    lab.ecfs("wait", mount.path)
+    lab.drop_caches()
+    assert (mount.path / "file").read_bytes() == secret * 100_000
+    lab.until(is_filled(cached, mount, "file"), 30, "it is in the cache")
+    files = files_in(cached)
+    assert sum(path.stat().st_blocks * 512 for path in files) > 4_000_000
+    assert not any(secret[:16] in path.read_bytes() for path in files)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files)
+
+
+def test_other_content_never_meets_old_bytes(place, cached):
+    mount = place.mount(cached)
+    file, other = mount.path / "file", mount.path / "other"
+    for seed in range(4):
+        lab.write_pattern(file, 3 * MIB + seed, seed)
+        lab.write_pattern(other, 3 * MIB + seed, 100 + seed)
+        wanted = lab.digest(file), lab.digest(other)
+        lab.ecfs("wait", mount.path)
+        read_all(mount, {"file": wanted[0], "other": wanted[1]})
+        os.replace(other, file)
+        read_all(mount, {"file": wanted[1]})
+        assert not other.exists()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_damage_in_the_cache_is_read_around(place, sealed):
+    archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=200M", *([lab.AS_USERS] if sealed else []))
+    mount = place.mount(archive)
+    digests = fill(place, archive, mount)
+    read_all(mount, digests)
+    lab.until(is_filled(archive, mount), 30, "it is in the cache")
+    files = sorted(files_in(archive), key=lambda path: path.stat().st_size)
+    big = [path for path in files if path.stat().st_size > MIB]
+    assert len(big) >= 4
+    for path in files:
+        if path not in big:
+            lab.flip(path, path.stat().st_size - 20)
+    lab.flip(big[0], 5000)
+    os.truncate(big[1], 700_001)
+    swapped = big[2].read_bytes(), big[3].read_bytes()
+    big[2].write_bytes(swapped[1])
+    big[3].write_bytes(swapped[0])
+    read_all(mount, digests)
+    read_all(mount, digests)
+
+
+def test_warm_and_drop(place, cached):
+    lab.write_pattern(place.path / "source", 5 * MIB, 1)
+    cached.put_in_full(place.path / "source", "/a/large")
+    for i in range(30):
+        lab.write_pattern(place.path / "small", 2000 + i, i)
+        cached.put_in_full(place.path / "small", f"/a/small-{i}")
+    done = json.loads(lab.ecfs("warm", cached.path, "/a", "--json").stdout)
+    assert (done["done"], done["files"], done["failed"]) == (True, 31, 0)
+    assert 5 * MIB < cached_bytes(cached) < 200 * MIB
+    mount = place.mount(cached)
+    hide(cached)
+    read_all(mount, {"a/large": lab.digest(place.path / "source")})
+    show(cached)
+    assert json.loads(lab.ecfs("warm", mount.path / "a" / "large", "--json").stdout)["wire_bytes"] == 0
+    assert json.loads(lab.ecfs("cache", mount.path, "--drop", "--json").stdout)["freed_bytes"] > 5 * MIB
+    assert cached_bytes(cached) == 0 and not files_in(cached)
+    read_all(mount, {"a/large": lab.digest(place.path / "source")})
+    mount.umount()
+    lab.ecfs("destroy", cached.path, "--yes")
+    assert not cached.path.exists()
+
+
+def test_what_is_pinned_stays(place):
+    archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=16M")
+    mount = place.mount(archive)
+    (mount.path / "kept").mkdir()
+    os.setxattr(mount.path / "kept", "user.ecfs.pin", b"yes")
+    lab.write_pattern(mount.path / "kept" / "file", 3 * MIB, 1)
+    digest = lab.digest(mount.path / "kept" / "file")
+    assert os.getxattr(mount.path / "kept" / "file", "user.ecfs.pin") == b"yes"
+    for i in range(4):
+        lab.write_pattern(mount.path / f"other-{i}", 8 * MIB, 10 + i)
+    lab.ecfs("wait", mount.path)
+    os.setxattr(mount.path / "kept", "user.ecfs.pin", b"yes")  # hurries
+    lab.until(lambda: archive.json("cache")["pinned_bytes"] > 3 * MIB, 60, "it is fetched and pinned")
+    for i in range(4):
+        lab.drop_caches()
+        (mount.path / f"other-{i}").read_bytes()
+    lab.until(lambda: 12 * MIB < cached_bytes(archive) <= 16 * MIB, 30, "the cache is full")
+    hide(archive)
+    read_all(mount, {"kept/file": digest})
+    show(archive)
+    os.removexattr(mount.path / "kept", "user.ecfs.pin")
+    lab.until(lambda: archive.json("cache")["pinned_bytes"] == 0, 60, "it may go again")
+    with pytest.raises(OSError):
+        os.setxattr(mount.path / "kept", "user.ecfs.pin", b"perhaps")
+
+
+def test_the_past_and_a_follower_share_it(place):
+    archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=200M", "--set", "history=1d")
+    mount = place.mount(archive)
+    digests = fill(place, archive, mount)
+    read_all(mount, digests)
+    lab.until(is_filled(archive, mount), 30, "it is in the cache")
+    lab.ecfs("mark", archive.path, "then")
+    (mount.path / "large").unlink()
+    past = place.mount(archive, "--at", "then")
+    hide(archive)
+    read_all(past, {"large": digests["large"]})
+    show(archive)
+
+
+def test_a_cache_that_cannot_be_written_is_in_nobodys_way(place, archive):
+    blocked = place.path / "blocked"
+    blocked.write_text("this is no directory")
+    archive.configure("archive", cache_size="1G", cache=blocked / "cache")
+    mount = place.mount(archive)
+    digests = fill(place, archive, mount)
+    read_all(mount, digests)
+    read_all(mount, digests)
+    lab.until(lambda: "nothing is cached" in mount.text(), 30, "it is told")
+    assert mount.text().count("nothing is cached") == 1
+    assert "nothing is added to it for now" in lab.ecfs("status", archive.path).stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_it_gives_way_to_what_is_written(place):
+    archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=1G", "--set", "staging_reserve=8M")
+    disk = place.path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "none", disk], check=True)
+    try:
+        moved = lab.Archive(disk / "archive", archive.endpoints)
+        subprocess.run(["cp", "-a", archive.path, moved.path], check=True)
+        lab.ecfs("takeover", moved.path, "--yes", check=False)
+        mount = place.mount(moved)
+        for i in range(4):
+            lab.write_pattern(mount.path / f"file-{i}", 20 * MIB, i)
+            lab.ecfs("wait", mount.path)
+            lab.drop_caches()
+            (mount.path / f"file-{i}").read_bytes()
+        lab.until(lambda: cached_bytes(moved) > 20 * MIB, 30, "something is in the cache")
+        lab.write_pattern(mount.path / "new", 50 * MIB, 9)
+        lab.ecfs("wait", mount.path)
+        mount.umount()
+    finally:
+        lab.forget_mounts()
+        subprocess.run(["umount", "-l", disk], check=True)
