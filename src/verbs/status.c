@@ -305,7 +305,7 @@ static bool add_past_objects (JsonObject *past, EcfsArchive *archive, const GArr
                 return false;
             object_health (archive, found, codec, object, fine, &health);
             tally (&sum, &health);
-            n_lacking += health.n_stored < health.n;
+            n_lacking += object->stripes->len < ecfs_codec_n (codec);
             after = object->id;
         }
         n += objects->len;
