@@ -1,6 +1,7 @@
 /* Multistatus documents and ranges, good and hostile. */
 #include "endpoint/http/http_priv.h"
 #include "endpoint/http/http_protocol.h"
+#include "endpoint/web/http_range.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* What web servers say: multistatus documents in pieces of any size, names in them, Content-Range. */
 #include "endpoint/http/http_protocol.h"
+#include "endpoint/web/http_range.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@ import lab
 import pytest
 
 SOURCE = lab.REPOSITORY / "src"
-SHARED = ["endpoint/core", "endpoint/ssh"]  # by protocols: the other folders there
+SHARED = ["endpoint/core", "endpoint/ssh", "endpoint/web"]  # by protocols: the other folders there
 PROTOCOLS = sorted({f"endpoint/{path.name}" for path in (SOURCE / "endpoint").iterdir() if path.is_dir()} - set(SHARED))
 # From below to above. A header that lies in the folder of several rooms is the contract that they implement.
 ROOMS = ["util", "program", "key", "codec", "catalog", *SHARED, *PROTOCOLS, "endpoint", "cache", "object", "sim", "archive", "commit", "packing", "journal", "recover",

@@ -1,10 +1,9 @@
 /* Whether an HTTP server is there, lets us in, and what it can. */
 #include "endpoint/http/http_priv.h"
 
-#include <libxml/parser.h>
 #include <string.h>
 
-const char ecfs_http_ask_properties[] =
+const char ecfs_dav_ask_properties[] =
     "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n"
     "<D:propfind xmlns:D=\"DAV:\"><D:prop><D:resourcetype/><D:getcontentlength/><D:getlastmodified/>"
     "<D:quota-available-bytes/></D:prop></D:propfind>\n";
@@ -50,7 +49,7 @@ static void ask_root (Look *look, void (*done) (EcfsHttp *, EcfsHttpOp *))
                        .name = "",
                        .directory = true,
                        .depth = "0",
-                       .body = ecfs_http_ask_properties,
+                       .body = ecfs_dav_ask_properties,
                        .take = take,
                        .done = done};
     ecfs_http_ask (&look->op, &ask);
@@ -62,7 +61,7 @@ static bool is_root (Look *look)
     if (look->error == NULL && look->op.call.status == 207)
         (void) !ecfs_dav_parser_end (look->parser, &look->error);
     if (look->error == NULL && look->op.call.status != 207)
-        look->error = ecfs_http_root_refusal (look->op.http, &look->op.call);
+        look->error = ecfs_dav_root_refusal (look->op.http, &look->op.call);
     else if (look->error == NULL && !look->collection)
         look->error = g_error_new (ECFS_ERROR, ENOTDIR, "%s%s is not a directory", look->op.http->config->base,
                                    look->op.http->config->root);
@@ -74,11 +73,11 @@ static void looked (EcfsHttp *self, EcfsHttpOp *op);
 static void root_made (EcfsHttp *self, EcfsHttpOp *op)
 {
     Look *look = (Look *) op;
-    if (ecfs_http_did (op->call.status)) {
+    if (ecfs_dav_did (op->call.status)) {
         ask_root (look, looked);
         return;
     }
-    GError *why = ecfs_http_root_refusal (self, &op->call);
+    GError *why = ecfs_dav_root_refusal (self, &op->call);
     look->error = g_error_new (ECFS_ERROR, why->code, "cannot make the directory: %s", why->message);
     g_error_free (why);
     look->over = true;
@@ -108,7 +107,7 @@ static void describe (EcfsHttp *self, const EcfsHttpCall *call)
     size_t version = (size_t) call->version;
     g_string_append (text, version < G_N_ELEMENTS (versions) && versions[version] != NULL ? versions[version] : "HTTP");
     g_string_append (text, self->config->tls ? " over TLS" : " in clear");
-    if (self->dav)
+    if (ecfs_dav (self)->dav)
         g_string_append_printf (text, ", WebDAV%s%s", call->dav != NULL ? " " : "", call->dav != NULL ? call->dav : "");
     else
         g_string_append (text, ", no WebDAV: can only be read");
@@ -137,74 +136,21 @@ static void looked (EcfsHttp *self, EcfsHttpOp *op)
         make_root (look);
         return;
     } else if (is_plain (self, &op->call)) {
-        self->dav = false;
+        ecfs_dav (self)->dav = false;
     } else {
-        self->dav = is_root (look);
+        ecfs_dav (self)->dav = is_root (look);
     }
-    self->tells_space = look->told_space;
+    ecfs_dav (self)->tells_space = look->told_space;
     if (look->error == NULL)
         describe (self, &op->call);
     look->over = true;
 }
 
-static CURLcode start_result;
-
-static void start_library (void)
-{
-    start_result = curl_global_init (CURL_GLOBAL_DEFAULT);
-    xmlInitParser ();
-}
-
-static EcfsHttp *new_connection (EcfsSlot *slot, GError **error)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void) pthread_once (&once, start_library); /* cannot fail */
-    if (start_result != CURLE_OK)
-        return (void) !ecfs_fail (error, EIO, "libcurl does not start: error %d", (int) start_result), NULL;
-    CURLM *multi = curl_multi_init ();
-    if (multi == NULL)
-        return (void) !ecfs_fail (error, EIO, "libcurl has no memory or descriptor left for a connection"), NULL;
-    EcfsHttp *self = g_new0 (EcfsHttp, 1);
-    self->slot = slot;
-    self->config = ecfs_slot_config (slot);
-    self->auth = CURLAUTH_NONE;
-    self->easies = g_ptr_array_new_with_free_func (curl_easy_cleanup);
-    self->multi = multi;
-    g_queue_init (&self->ops);
-    return self;
-}
-
-void ecfs_http_disconnect (void *connection)
+void ecfs_dav_disconnect (void *connection)
 {
     EcfsHttp *self = connection;
-    while (self->ops.head != NULL)
-        ecfs_http_op_drop (self->ops.head->data);
-    g_ptr_array_unref (self->easies);
-    (void) curl_multi_cleanup (self->multi);
-    ecfs_http_auth_clear (self);
-    g_clear_error (&self->broken);
-    g_free (self);
-}
-
-/* Until the look is over, the time has passed, or the slot must end. */
-static bool drive (EcfsHttp *self, const Look *look, GError **error)
-{
-    int64_t deadline_us = ecfs_now_us () + ecfs_slot_connect_timeout_us (self->slot);
-    struct curl_waitfd waits = {.fd = ecfs_slot_fd (self->slot), .events = CURL_WAIT_POLLIN};
-    for (;;) {
-        ecfs_http_move (self);
-        if (self->broken != NULL)
-            return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
-        if (look->over)
-            return true;
-        int64_t left_us = deadline_us - ecfs_now_us ();
-        if (left_us <= 0)
-            return ecfs_fail (error, ETIMEDOUT, "%s did not answer within %.3g s", self->config->base,
-                              (double) ecfs_slot_connect_timeout_us (self->slot) / G_USEC_PER_SEC);
-        (void) curl_multi_poll (self->multi, &waits, 1, (int) (left_us / 1000 + 1), NULL);
-        if (!ecfs_slot_check (self->slot, error))
-            return false;
-    }
+    ecfs_http_clear (self);
+    g_free (ecfs_dav (self));
 }
 
 static bool connect_root (EcfsHttp *self, bool make, GError **error)
@@ -215,7 +161,7 @@ static bool connect_root (EcfsHttp *self, bool make, GError **error)
     look->op.clear = clear;
     look->make_root = make;
     ask_root (look, looked);
-    if (!drive (self, look, error))
+    if (!ecfs_http_drive (self, &look->over, error))
         return false;
     if (look->error != NULL) {
         g_propagate_error (error, g_steal_pointer (&look->error));
@@ -225,34 +171,34 @@ static bool connect_root (EcfsHttp *self, bool make, GError **error)
     return true;
 }
 
-void *ecfs_http_connect (EcfsSlot *slot, bool make_root_too, GError **error)
+void *ecfs_dav_connect (EcfsSlot *slot, bool make_root_too, GError **error)
 {
-    EcfsHttp *self = new_connection (slot, error);
-    if (self == NULL)
-        return NULL;
-    if (!connect_root (self, make_root_too, error)) {
-        ecfs_http_disconnect (self);
+    EcfsDav *dav = g_new0 (EcfsDav, 1);
+    EcfsHttp *self = &dav->http;
+    if (!ecfs_http_init (self, slot, ecfs_slot_config (slot), &ecfs_dav_dialect, error) ||
+        !connect_root (self, make_root_too, error)) {
+        ecfs_dav_disconnect (self);
         return NULL;
     }
-    unsigned can = self->dav ? ECFS_CAN_RENAME | ECFS_CAN_LIST : 0;
-    ecfs_slot_capabilities (slot, can | (self->tells_space ? ECFS_CAN_SPACE : 0));
+    unsigned can = ecfs_dav (self)->dav ? ECFS_CAN_RENAME | ECFS_CAN_LIST : 0;
+    ecfs_slot_capabilities (slot, can | (ecfs_dav (self)->tells_space ? ECFS_CAN_SPACE : 0));
     return self;
 }
 
 static void checked (EcfsHttp *self, EcfsHttpOp *op)
 {
     Look *look = (Look *) op;
-    self->checking = false;
+    ecfs_dav (self)->checking = false;
     if (!is_plain (self, &op->call) && !is_root (look))
         ecfs_http_break (self, g_steal_pointer (&look->error));
     ecfs_http_op_end (op, 0, NULL);
 }
 
-void ecfs_http_check (EcfsHttp *self)
+void ecfs_dav_check (EcfsHttp *self)
 {
-    if (self->checking)
+    if (ecfs_dav (self)->checking)
         return;
-    self->checking = true;
+    ecfs_dav (self)->checking = true;
     Look *look = (Look *) ecfs_http_op_new (self, NULL, sizeof *look);
     look->op.clear = clear;
     ask_root (look, checked);

@@ -1,7 +1,6 @@
-/* What goes wrong with HTTP, as an errno and a text that says what to do. */
+/* What answers of WebDAV servers mean, as an errno and a text that says what to do. */
 #include "endpoint/http/http_priv.h"
 
-#include <openssl/x509_vfy.h>
 #include <string.h>
 
 static GError *new_error (int code, const char *format, ...) G_GNUC_PRINTF (2, 3);
@@ -12,83 +11,6 @@ static GError *new_error (int code, const char *format, ...)
     GError *error = g_error_new_valist (ECFS_ERROR, code, format, args);
     va_end (args);
     return error;
-}
-
-static GError *certificate_problem (const EcfsHttp *self, const EcfsHttpCall *call)
-{
-    const char *base = self->config->base;
-    switch (call->verified) {
-    case X509_V_ERR_CERT_HAS_EXPIRED:
-        return new_error (EACCES, "the certificate of %s has expired: its operator has to renew it", base);
-    case X509_V_ERR_CERT_NOT_YET_VALID:
-        return new_error (EACCES, "the certificate of %s is not valid yet: check the clocks", base);
-    case X509_V_ERR_CERT_REVOKED:
-        return new_error (EACCES, "the certificate of %s has been revoked", base);
-    case X509_V_ERR_UNSPECIFIED: /* it is good, and the name was not asked for */
-    case X509_V_OK:
-        return new_error (EACCES,
-                          "the certificate of %s is for another host: write the name that it has in the URL (%s)", base,
-                          call->problem);
-    default:
-        return new_error (EACCES,
-                          "the certificate of %s is signed by no authority that is trusted here: set ca_file to "
-                          "the certificate of the one that signed it (%s)",
-                          base, X509_verify_cert_error_string (call->verified));
-    }
-}
-
-static bool wants_certificate (const char *problem)
-{
-    return strstr (problem, "certificate required") != NULL || strstr (problem, "handshake failure") != NULL ||
-           strstr (problem, "alert bad certificate") != NULL;
-}
-
-static GError *want_certificate (const EcfsHttp *self)
-{
-    if (self->config->client_cert == NULL)
-        return new_error (EACCES, "%s wants a client certificate: set client_cert and client_key", self->config->base);
-    return new_error (EACCES, "%s does not accept the certificate in %s: renew it, or ask its operator",
-                      self->config->base, self->config->client_cert);
-}
-
-GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
-{
-    const EcfsHttpConfig *config = self->config;
-    const char *text = call->problem[0] != '\0' ? call->problem : curl_easy_strerror (call->result);
-    if (wants_certificate (text))
-        return want_certificate (self);
-    switch (call->result) {
-    case CURLE_PEER_FAILED_VERIFICATION:
-        return certificate_problem (self, call);
-    case CURLE_SSL_CACERT_BADFILE:
-        if (config->ca_file == NULL)
-            return new_error (EACCES,
-                              "the certificates of this system's trusted authorities cannot be read: %s: install the "
-                              "package ca-certificates, or set ca_file to the certificate of the authority that signed "
-                              "the one of %s",
-                              text, config->base);
-        return new_error (EACCES, "ca_file %s cannot be used: %s", config->ca_file, text);
-    case CURLE_SSL_CERTPROBLEM:
-        return new_error (EACCES, "client_cert %s with its key cannot be used: %s", config->client_cert, text);
-    case CURLE_COULDNT_RESOLVE_HOST:
-        return new_error (ENOTCONN, "the host of %s is not known: %s", config->base, text);
-    case CURLE_COULDNT_CONNECT:
-        return new_error (ENOTCONN, "cannot connect to %s: %s", config->base, text);
-    case CURLE_SSL_CONNECT_ERROR:
-        return new_error (ENOTCONN, "no TLS with %s: %s", config->base, text);
-    case CURLE_SEND_FAIL_REWIND:
-        if (call->status != 401)
-            return new_error (ENOTCONN, "%s has closed its connection in the middle of an upload", config->base);
-        return new_error (
-            ENOTCONN,
-            "%s asks for authentication in the middle of an upload, which ends the upload: make nonces of digest "
-            "authentication last longer there (Apache: AuthDigestNonceLifetime)",
-            config->base);
-    case CURLE_OPERATION_TIMEDOUT:
-        return new_error (ETIMEDOUT, "%s does not answer: %s", config->base, text);
-    default:
-        return new_error (ENOTCONN, "%s: %s", config->base, text);
-    }
 }
 
 /* Who we are is not, or not any more, what the server wants. */
@@ -169,19 +91,18 @@ static GError *status_error (const EcfsHttpCall *call, const char *name)
                       status >= 500 ? ": the server's log tells why, perhaps its disk is full" : "");
 }
 
-GError *ecfs_http_refusal (EcfsHttpOp *op, const char *name)
+/* Also has the root looked at where we seem to be locked out. */
+GError *ecfs_dav_refusal (EcfsHttpOp *op, const char *name)
 {
     const EcfsHttpCall *call = &op->call;
-    if (call->result != CURLE_OK)
-        return ecfs_http_problem (op->http, call);
     if (call->status == 401)
         ecfs_http_break (op->http, identity_problem (op->http, call->status));
     else if (call->status == 403 || call->status >= 500) /* nginx: PUT to a directory that is gone */
-        ecfs_http_check (op->http);
+        ecfs_dav_check (op->http);
     return status_error (call, name);
 }
 
-GError *ecfs_http_root_refusal (const EcfsHttp *self, const EcfsHttpCall *call)
+GError *ecfs_dav_root_refusal (const EcfsHttp *self, const EcfsHttpCall *call)
 {
     const EcfsHttpConfig *config = self->config;
     g_autofree char *url = g_strconcat (config->base, config->root, "/", NULL);
@@ -191,7 +112,7 @@ GError *ecfs_http_root_refusal (const EcfsHttp *self, const EcfsHttpCall *call)
     case 400:
         /* nginx, where it wants a certificate */
         return config->tls && config->client_cert == NULL
-                   ? want_certificate (self)
+                   ? ecfs_http_want_certificate (self)
                    : new_error (EPROTO, "%s: the server understands no PROPFIND (400)", url);
     case 401:
     case 403:

@@ -70,7 +70,7 @@ static void ask (ListOp *list, char *directory)
                                 .name = directory,
                                 .directory = true,
                                 .depth = list->absent ? "0" : "1",
-                                .body = ecfs_http_ask_properties,
+                                .body = ecfs_dav_ask_properties,
                                 .take = take,
                                 .done = done};
     ecfs_http_ask (&list->op, &ask_children);
@@ -97,7 +97,7 @@ static GError *verdict (ListOp *list)
     if (op->call.status == 404 && op->call.result == CURLE_OK && *list->directory != '\0')
         return NULL;
     if (op->call.status == 404)
-        ecfs_http_check (op->http);
+        ecfs_dav_check (op->http);
     return ecfs_http_refusal (op, *list->directory == '\0' ? "the root" : list->directory);
 }
 
@@ -121,9 +121,9 @@ static void cancel (EcfsHttp *self, EcfsHttpOp *op)
     ecfs_http_op_end (op, 0, g_error_new (ECFS_ERROR, ECANCELED, "%s: cancelled", op->request->name));
 }
 
-void ecfs_http_list_begin (EcfsHttp *self, EcfsStream *request)
+void ecfs_dav_list_begin (EcfsHttp *self, EcfsStream *request)
 {
-    if (!self->dav) {
+    if (!ecfs_dav (self)->dav) {
         ecfs_request_fail (request, ENOTSUP, "the server has no WebDAV, and lists nothing");
         return;
     }

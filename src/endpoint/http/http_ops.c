@@ -36,13 +36,13 @@ static SmallOp *new_op (EcfsHttp *self, EcfsStream *request)
 static void removed (EcfsHttp *self, EcfsHttpOp *op)
 {
     (void) self;
-    bool good = ecfs_http_did (op->call.status);
+    bool good = ecfs_dav_did (op->call.status);
     ecfs_http_op_end (op, 0, good ? NULL : ecfs_http_refusal (op, op->request->name));
 }
 
-void ecfs_http_remove_begin (EcfsHttp *self, EcfsStream *request)
+void ecfs_dav_remove_begin (EcfsHttp *self, EcfsStream *request)
 {
-    if (!self->dav) {
+    if (!ecfs_dav (self)->dav) {
         ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and can only be read", request->name);
         return;
     }
@@ -103,9 +103,9 @@ static void members_told (EcfsHttp *self, EcfsHttpOp *op)
     ecfs_http_ask (op, &ask);
 }
 
-void ecfs_http_rmdir_begin (EcfsHttp *self, EcfsStream *request)
+void ecfs_dav_rmdir_begin (EcfsHttp *self, EcfsStream *request)
 {
-    if (!self->dav) {
+    if (!ecfs_dav (self)->dav) {
         ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and can only be read", request->name);
         return;
     }
@@ -119,7 +119,7 @@ void ecfs_http_rmdir_begin (EcfsHttp *self, EcfsStream *request)
                        .name = request->name,
                        .directory = true,
                        .depth = "1",
-                       .body = ecfs_http_ask_properties,
+                       .body = ecfs_dav_ask_properties,
                        .take = take_members,
                        .done = members_told};
     ecfs_http_ask (&rmdir->op, &ask);
@@ -148,7 +148,7 @@ static void ask_properties (SmallOp *small, const char *name, bool directory, vo
                        .name = name,
                        .directory = directory,
                        .depth = "0",
-                       .body = ecfs_http_ask_properties,
+                       .body = ecfs_dav_ask_properties,
                        .take = take_properties,
                        .done = done};
     ecfs_http_ask (&small->op, &ask);
@@ -190,10 +190,10 @@ static void head_told (EcfsHttp *self, EcfsHttpOp *op)
     ecfs_http_op_end (op, error != NULL ? 0 : (uint64_t) op->call.length, error);
 }
 
-void ecfs_http_size_begin (EcfsHttp *self, EcfsStream *request)
+void ecfs_dav_size_begin (EcfsHttp *self, EcfsStream *request)
 {
     SmallOp *small = new_op (self, request);
-    if (self->dav) {
+    if (ecfs_dav (self)->dav) {
         ask_properties (small, request->name, false, size_told);
         return;
     }
@@ -218,9 +218,9 @@ static void space_told (EcfsHttp *self, EcfsHttpOp *op)
     ecfs_request_finish_space (request, available_bytes, NULL);
 }
 
-void ecfs_http_space_begin (EcfsHttp *self, EcfsStream *request)
+void ecfs_dav_space_begin (EcfsHttp *self, EcfsStream *request)
 {
-    if (!self->tells_space)
+    if (!ecfs_dav (self)->tells_space)
         ecfs_request_fail (request, ENOTSUP, "the server reports no quota");
     else
         ask_properties (new_op (self, request), "", true, space_told);
@@ -255,7 +255,7 @@ static void examined (EcfsHttp *self, EcfsHttpOp *op)
         ecfs_request_finish_marker (request, text, size);
 }
 
-void ecfs_http_examine_begin (EcfsHttp *self, EcfsStream *request)
+void ecfs_dav_examine_begin (EcfsHttp *self, EcfsStream *request)
 {
     SmallOp *small = new_op (self, request);
     small->text = g_string_new (NULL);

@@ -1,5 +1,5 @@
 /*
- * What HTTP and WebDAV servers say, as far as libcurl leaves it to us: ranges, multistatus documents, names in them.
+ * What WebDAV servers say, as far as libcurl leaves it to us: multistatus documents, and names in them.
  * Pure functions on bytes that nobody vouches for.
  */
 #ifndef ECFS_ENDPOINT_HTTP_HTTP_PROTOCOL_H
@@ -9,16 +9,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* The header Content-Range: which bytes, first and last included, of how many. */
-typedef struct EcfsHttpRange {
-    uint64_t first;
-    uint64_t last;
-    uint64_t total; /* UINT64_MAX: not told */
-} EcfsHttpRange;
-
-/** Parses "bytes FIRST-LAST/TOTAL"; false for anything else, and for ranges that cannot be. */
-bool ecfs_http_parse_range (const char *text, EcfsHttpRange *ret_range);
 
 /* One response of a multistatus document. */
 typedef struct EcfsDavEntry {

@@ -114,7 +114,7 @@ static void cleaned (EcfsHttp *self, EcfsHttpOp *op)
     EcfsStream *request = op->request;
     if (request->kind == ECFS_REQUEST_MARK && ecfs_errno (write->error) == EEXIST) {
         ecfs_http_op_drop (op);
-        ecfs_http_examine_begin (self, request); /* tells whose it is */
+        ecfs_dav_examine_begin (self, request); /* tells whose it is */
         return;
     }
     ecfs_http_op_end (op, 0, g_steal_pointer (&write->error));
@@ -192,7 +192,7 @@ static void make_parent (WriteOp *write, void (*done) (EcfsHttp *, EcfsHttpOp *)
  * moment; where that means what it says, so does what comes next. */
 static bool is_made (const EcfsHttpCall *call)
 {
-    return call->result == CURLE_OK && (ecfs_http_did (call->status) || call->status == 405 || call->status == 403);
+    return call->result == CURLE_OK && (ecfs_dav_did (call->status) || call->status == 405 || call->status == 403);
 }
 
 static void parent_made (EcfsHttp *self, EcfsHttpOp *op)
@@ -218,7 +218,7 @@ static void moved (EcfsHttp *self, EcfsHttpOp *op)
     WriteOp *write = (WriteOp *) op;
     const EcfsHttpCall *call = &op->call;
     (void) self;
-    if (ecfs_http_did (call->status))
+    if (ecfs_dav_did (call->status))
         ecfs_http_op_end (op, 0, NULL);
     else if (lacks_parent (write))
         make_parent (write, parent_made);
@@ -240,8 +240,8 @@ static void stored (EcfsHttp *self, EcfsHttpOp *op)
     const EcfsHttpCall *call = &op->call;
     if (call->result != CURLE_OK)
         give_up (write, write->last == ECFS_PULL_ABORT ? cancelled (write) : ecfs_http_problem (self, call));
-    else if (!ecfs_http_did (call->status)) {
-        self->incoming = false; /* it may be gone */
+    else if (!ecfs_dav_did (call->status)) {
+        ecfs_dav (self)->incoming = false; /* it may be gone */
         ecfs_http_op_end (op, 0, ecfs_http_refusal (op, write->name));
     } else if (op->cancelled) {
         fail (write, cancelled (write));
@@ -275,7 +275,7 @@ static void incoming_made (EcfsHttp *self, EcfsHttpOp *op)
 {
     WriteOp *write = (WriteOp *) op;
     if (is_made (&op->call)) {
-        self->incoming = true;
+        ecfs_dav (self)->incoming = true;
         store (write);
         return;
     }
@@ -291,7 +291,7 @@ static void incoming_made (EcfsHttp *self, EcfsHttpOp *op)
 
 static void start (WriteOp *write)
 {
-    if (write->op.http->incoming) {
+    if (ecfs_dav (write->op.http)->incoming) {
         store (write);
         return;
     }
@@ -345,9 +345,9 @@ static WriteOp *new_op (EcfsHttp *self, EcfsStream *request, const char *name)
     return write;
 }
 
-void ecfs_http_write_begin (EcfsHttp *self, EcfsStream *request)
+void ecfs_dav_write_begin (EcfsHttp *self, EcfsStream *request)
 {
-    if (!self->dav) {
+    if (!ecfs_dav (self)->dav) {
         ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and can only be read", request->name);
         return;
     }
@@ -357,9 +357,9 @@ void ecfs_http_write_begin (EcfsHttp *self, EcfsStream *request)
     try_start (write);
 }
 
-void ecfs_http_mark_begin (EcfsHttp *self, EcfsStream *request)
+void ecfs_dav_mark_begin (EcfsHttp *self, EcfsStream *request)
 {
-    if (!self->dav) {
+    if (!ecfs_dav (self)->dav) {
         ecfs_request_fail (request, EROFS, "%s%s: the server has no WebDAV, and can only be read", self->config->base,
                            self->config->plain);
         return;

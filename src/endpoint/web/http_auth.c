@@ -2,7 +2,7 @@
  * Who we are. What the options name is read when connecting, and a token again whenever its file has changed, so that
  * one that somebody renews beside us is taken up. Secrets go to libcurl and nowhere else.
  */
-#include "endpoint/http/http_priv.h"
+#include "endpoint/web/http.h"
 
 #include "endpoint/core/secret.h"
 

@@ -1,7 +1,8 @@
 /* One request to the server and its answer, by libcurl; and the ops that are made of them. */
-#include "endpoint/http/http_priv.h"
+#include "endpoint/web/http.h"
 #include "util/text.h"
 
+#include <libxml/parser.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #define UNSENT_BYTES  (128 * 1024) /* in the socket: what is not taken by the line is seen soon */
 #define USELESS_BYTES (256 * 1024)
 #define USELESS_US    (30 * G_USEC_PER_SEC)
+#define WORDS_BYTES   (64 * 1024)
 #define MAX_INTERIM   60 /* answers that another one follows; each is progress */
 #define MAX_IDLE      8  /* handles that are kept; they hold buffers, and what digest authentication has learnt */
 
@@ -70,6 +72,8 @@ static size_t on_body (char *bytes, size_t one, size_t size, void *user)
     if (op->call.status == 0)
         (void) curl_easy_getinfo (op->call.easy, CURLINFO_RESPONSE_CODE, &op->call.status);
     if (is_useless (op)) {
+        if (op->call.words != NULL)
+            g_string_append_len (op->call.words, bytes, (gssize) MIN (size, WORDS_BYTES - op->call.words->len));
         op->call.useless_bytes += size;
         op->call.cut = op->call.useless_bytes > USELESS_BYTES || ecfs_now_us () - op->call.began_us > USELESS_US;
         return op->call.cut ? 0 : size;
@@ -91,11 +95,15 @@ static size_t on_supply (char *to, size_t one, size_t size, void *user)
     return n;
 }
 
-/* Asked for when an authentication round trip comes between: nothing was sent yet, or it cannot be done. */
+/* Asked for when an authentication round trip comes between, or a connection that was kept turns out to be dead. */
 static int on_rewind (void *user, curl_off_t offset, int origin)
 {
-    (void) user, (void) offset, (void) origin;
-    return CURL_SEEKFUNC_FAIL;
+    EcfsHttpOp *op = user;
+    if (op->rewind == NULL || offset != 0 || origin != SEEK_SET)
+        return CURL_SEEKFUNC_FAIL;
+    op->rewind (op);
+    op->call.sent = false;
+    return CURL_SEEKFUNC_OK;
 }
 
 /* The value of the header @name in @line, cleaned, for it may be printed; g_free (). NULL: it is another one. */
@@ -123,6 +131,12 @@ static void forget_answer (EcfsHttpCall *call)
     g_clear_pointer (&call->location, g_free);
     g_clear_pointer (&call->dav, g_free);
     g_clear_pointer (&call->server, g_free);
+    g_clear_pointer (&call->date, g_free);
+    g_clear_pointer (&call->etag, g_free);
+    g_clear_pointer (&call->region, g_free);
+    g_clear_pointer (&call->upload, g_free);
+    if (call->words != NULL)
+        g_string_truncate (call->words, 0);
     call->encoded = false;
     call->status = 0;
 }
@@ -145,6 +159,10 @@ static size_t on_header (char *line, size_t one, size_t size, void *user)
     take_value (&call->location, line, size, "location");
     take_value (&call->dav, line, size, "dav");
     take_value (&call->server, line, size, "server");
+    take_value (&call->date, line, size, "date");
+    take_value (&call->etag, line, size, "etag");
+    take_value (&call->region, line, size, "x-amz-bucket-region");
+    take_value (&call->upload, line, size, "x-amz-meta-ecfs-upload");
     return size;
 }
 
@@ -199,43 +217,29 @@ static CURL *take_easy (EcfsHttp *self)
     return make_easy (self);
 }
 
-static char *make_url (const EcfsHttp *self, const char *name, bool directory)
+char *ecfs_http_url (const EcfsHttp *self, const char *name, bool directory)
 {
     const EcfsHttpConfig *config = self->config;
     return g_strconcat (config->base, config->root, "/", name, directory && *name != '\0' ? "/" : "", NULL);
 }
 
-static struct curl_slist *add_header (struct curl_slist *list, const char *format, ...) G_GNUC_PRINTF (2, 3);
-static struct curl_slist *add_header (struct curl_slist *list, const char *format, ...)
+static char *url_of (const EcfsHttp *self, const EcfsHttpAsk *ask)
+{
+    g_autofree char *url = ask->path != NULL ? g_strconcat (self->config->base, ask->path, NULL)
+                                             : ecfs_http_url (self, ask->name, ask->directory);
+    return ask->query == NULL ? g_steal_pointer (&url) : g_strconcat (url, "?", ask->query, NULL);
+}
+
+struct curl_slist *ecfs_http_add_header (struct curl_slist *list, const char *format, ...)
 {
     va_list args;
     va_start (args, format);
     g_autofree char *line = g_strdup_vprintf (format, args);
     va_end (args);
-    return curl_slist_append (list, line);
-}
-
-static struct curl_slist *make_headers (const EcfsHttp *self, const EcfsHttpAsk *ask)
-{
-    /* A cache on the way asks the server whether what it has is still so. */
-    struct curl_slist *list = add_header (NULL, "Cache-Control: no-cache");
-    if (ask->depth != NULL)
-        list = add_header (list, "Depth: %s", ask->depth);
-    if (ask->body != NULL)
-        list = add_header (list, "Content-Type: application/xml; charset=utf-8");
-    if (ask->destination != NULL) {
-        g_autofree char *url = make_url (self, ask->destination, false);
-        list = add_header (list, "Destination: %s", url);
-        list = add_header (list, "Overwrite: %s", ask->replace ? "T" : "F");
-    }
-    if (ask->upload) {
-        list = add_header (list, "Content-Type: application/octet-stream");
-        /* Only digest has a reason to wait until the server says that it will take the body: the round trip before. */
-        list = add_header (list, "Expect:%s", self->auth == CURLAUTH_DIGEST ? " 100-continue" : "");
-        if (ask->upload_bytes < 0)
-            list = add_header (list, "Transfer-Encoding: chunked");
-    }
-    return list;
+    struct curl_slist *longer = curl_slist_append (list, line);
+    if (longer == NULL)
+        g_error ("out of memory");
+    return longer;
 }
 
 /* Options of one call; each is set again, as the handle is used for all kinds. */
@@ -258,25 +262,39 @@ static void set_kind (CURL *easy, const EcfsHttpAsk *ask)
     (void) curl_easy_setopt (easy, CURLOPT_RANGE, ask->range);
 }
 
+/* Makes @call one that nothing is known of yet. */
+static void start_call (EcfsHttpCall *call)
+{
+    forget_answer (call);
+    call->problem[0] = '\0';
+    call->paused = call->sent = false;
+    call->cut = false;
+    call->useless_bytes = call->moved_bytes = 0;
+    call->n_answers = 0;
+    call->again_us = 0;
+    call->moved_us = call->began_us = ecfs_now_us ();
+}
+
 void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
 {
     EcfsHttp *self = op->http;
     EcfsHttpCall *call = &op->call;
     g_assert (call->easy == NULL);
     CURL *easy = take_easy (self);
-    g_autofree char *url = make_url (self, ask->name, ask->directory);
-    forget_answer (call);
+    g_autofree char *url = url_of (self, ask);
+    GError *error = NULL;
+    start_call (call);
+    if (self->dialect->keeps_words && call->words == NULL)
+        call->words = g_string_new (NULL);
     call->easy = easy;
     call->method = ask->method;
-    call->problem[0] = '\0';
-    call->paused = call->sent = false;
-    call->cut = false;
-    call->useless_bytes = call->moved_bytes = 0;
-    call->n_answers = 0;
-    call->moved_us = call->began_us = ecfs_now_us ();
-    call->headers = make_headers (self, ask);
+    call->n_repeats = 0;
+    call->headers = self->dialect->headers (op, ask, &error);
+    if (error != NULL)
+        ecfs_http_break (self, g_steal_pointer (&error));
     op->take = ask->take;
     op->supply = ask->supply;
+    op->rewind = ask->rewind;
     op->done = ask->done;
     set_kind (easy, ask);
     (void) curl_easy_setopt (easy, CURLOPT_URL, url);
@@ -286,11 +304,48 @@ void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
     (void) curl_easy_setopt (easy, CURLOPT_WRITEDATA, op);
     (void) curl_easy_setopt (easy, CURLOPT_HEADERDATA, op);
     (void) curl_easy_setopt (easy, CURLOPT_READDATA, op);
-    GError *error = NULL;
+    (void) curl_easy_setopt (easy, CURLOPT_SEEKDATA, op);
     if (!ecfs_http_auth_apply (self, easy, &error))
         ecfs_http_break (self, error);
     self->n_calls++;
     (void) curl_multi_add_handle (self->multi, easy);
+}
+
+/* The same again in @pause_us: libcurl has kept it. */
+static void postpone (EcfsHttpOp *op, int64_t pause_us)
+{
+    EcfsHttp *self = op->http;
+    (void) curl_multi_remove_handle (self->multi, op->call.easy);
+    self->n_calls -= op->call.paused ? 0 : 1;
+    op->call.paused = false;
+    op->call.again_us = ecfs_now_us () + pause_us;
+    op->call.n_repeats++;
+}
+
+static void repeat_due (EcfsHttp *self)
+{
+    int64_t now_us = ecfs_now_us ();
+    for (GList *at = self->ops.head; at != NULL; at = at->next) {
+        EcfsHttpOp *op = at->data;
+        if (op->call.again_us == 0 || op->call.again_us > now_us)
+            continue;
+        start_call (&op->call);
+        if (op->rewind != NULL)
+            op->rewind (op);
+        self->n_calls++;
+        (void) curl_multi_add_handle (self->multi, op->call.easy);
+    }
+}
+
+int64_t ecfs_http_next_us (const EcfsHttp *self)
+{
+    int64_t next_us = 0;
+    for (const GList *at = self->ops.head; at != NULL; at = at->next) {
+        const EcfsHttpOp *op = at->data;
+        if (op->call.again_us != 0 && (next_us == 0 || op->call.again_us < next_us))
+            next_us = op->call.again_us;
+    }
+    return next_us;
 }
 
 void ecfs_http_hang_up (EcfsHttpOp *op)
@@ -305,9 +360,10 @@ void ecfs_http_hang_up (EcfsHttpOp *op)
     (void) curl_easy_setopt (easy, CURLOPT_POSTFIELDS, NULL);
     (void) curl_easy_setopt (easy, CURLOPT_ERRORBUFFER, NULL);
     curl_slist_free_all (g_steal_pointer (&call->headers));
-    if (!call->paused)
+    if (!call->paused && call->again_us == 0)
         self->n_calls--;
     call->paused = false;
+    call->again_us = 0;
     if (self->easies->len < MAX_IDLE)
         g_ptr_array_add (self->easies, easy);
     else
@@ -341,6 +397,8 @@ void ecfs_http_op_drop (EcfsHttpOp *op)
 {
     ecfs_http_hang_up (op);
     forget_answer (&op->call);
+    if (op->call.words != NULL)
+        g_string_free (op->call.words, TRUE);
     if (op->request != NULL)
         op->request->driver_data = NULL;
     if (op->clear != NULL)
@@ -390,6 +448,12 @@ static void finish_call (EcfsHttp *self, CURL *easy, CURLcode result)
     (void) curl_easy_getinfo (easy, CURLINFO_PRIVATE, (char **) &op);
     self->arrived = true;
     note_answer (&op->call, result);
+    int64_t pause_us =
+        self->dialect->again_us == NULL || op->call.result != CURLE_OK ? 0 : self->dialect->again_us (op);
+    if (pause_us > 0) {
+        postpone (op, pause_us);
+        return;
+    }
     if (op->call.result != CURLE_OK && !is_of_one_call (&op->call))
         ecfs_http_break (self, ecfs_http_problem (self, &op->call));
     void (*done) (EcfsHttp *, EcfsHttpOp *) = op->done;
@@ -401,6 +465,7 @@ static void finish_call (EcfsHttp *self, CURL *easy, CURLcode result)
 void ecfs_http_move (EcfsHttp *self)
 {
     int n_running, n_left;
+    repeat_due (self);
     CURLMcode result = curl_multi_perform (self->multi, &n_running);
     if (result != CURLM_OK)
         ecfs_http_break (self, g_error_new (ECFS_ERROR, EIO, "libcurl: %s", curl_multi_strerror (result)));
@@ -408,4 +473,39 @@ void ecfs_http_move (EcfsHttp *self)
     while (self->broken == NULL && (message = curl_multi_info_read (self->multi, &n_left)) != NULL)
         if (message->msg == CURLMSG_DONE)
             finish_call (self, message->easy_handle, message->data.result);
+}
+
+static CURLcode start_result;
+
+static void start_library (void)
+{
+    start_result = curl_global_init (CURL_GLOBAL_DEFAULT);
+    xmlInitParser ();
+}
+
+bool ecfs_http_init (EcfsHttp *self, EcfsSlot *slot, const EcfsHttpConfig *config, const EcfsHttpDialect *dialect,
+                     GError **error)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void) pthread_once (&once, start_library); /* cannot fail */
+    self->slot = slot;
+    self->config = config;
+    self->dialect = dialect;
+    self->auth = CURLAUTH_NONE;
+    self->easies = g_ptr_array_new_with_free_func (curl_easy_cleanup);
+    g_queue_init (&self->ops);
+    if (start_result != CURLE_OK)
+        return ecfs_fail (error, EIO, "libcurl does not start: error %d", (int) start_result);
+    self->multi = curl_multi_init ();
+    return self->multi != NULL || ecfs_fail (error, EIO, "libcurl has no memory or descriptor left for a connection");
+}
+
+void ecfs_http_clear (EcfsHttp *self)
+{
+    while (self->ops.head != NULL)
+        ecfs_http_op_drop (self->ops.head->data);
+    g_ptr_array_unref (self->easies);
+    (void) curl_multi_cleanup (self->multi);
+    ecfs_http_auth_clear (self);
+    g_clear_error (&self->broken);
 }

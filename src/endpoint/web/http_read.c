@@ -2,7 +2,8 @@
  * Ranged GET. One range is asked for after the other; what comes is taken for the range only when the server says that
  * it is: 206 with a Content-Range that begins where we asked, or 200, the whole file, where we want it from its start.
  */
-#include "endpoint/http/http_priv.h"
+#include "endpoint/web/http.h"
+#include "endpoint/web/http_range.h"
 
 #include <inttypes.h>
 #include <string.h>
