@@ -1,0 +1,179 @@
+/* Requests of one or two calls: remove, rmdir, size, space, examine. */
+#include "endpoint/s3/s3_priv.h"
+
+#include <string.h>
+
+typedef struct SmallOp {
+    EcfsHttpOp op;
+    GString *text; /* examine */
+    EcfsS3Parser *parser;
+    char *key;   /* rmdir: of the directory, with "/" at its end */
+    bool itself; /* … is an object … */
+    bool other;  /* … and so is something below it */
+    GError *error;
+} SmallOp;
+
+static void clear (EcfsHttpOp *op)
+{
+    SmallOp *small = (SmallOp *) op;
+    if (small->text != NULL)
+        g_string_free (small->text, TRUE);
+    ecfs_s3_parser_free (small->parser);
+    g_free (small->key);
+    g_clear_error (&small->error);
+}
+
+void ecfs_s3_cancel (EcfsHttp *self, EcfsHttpOp *op)
+{
+    (void) self;
+    ecfs_http_op_end (op, 0, g_error_new (ECFS_ERROR, ECANCELED, "cancelled"));
+}
+
+static SmallOp *new_op (EcfsHttp *self, EcfsStream *request)
+{
+    SmallOp *small = (SmallOp *) ecfs_http_op_new (self, request, sizeof *small);
+    small->op.clear = clear;
+    small->op.cancel = ecfs_s3_cancel;
+    return small;
+}
+
+/* Removing: S3 says of what was not there that it has removed it, so it is looked for first. */
+
+static void removed (EcfsHttp *self, EcfsHttpOp *op)
+{
+    (void) self;
+    bool good = ecfs_http_good (op->call.status);
+    ecfs_http_op_end (op, 0, good ? NULL : ecfs_http_refusal (op, op->request->name));
+}
+
+static void found (EcfsHttp *self, EcfsHttpOp *op)
+{
+    EcfsStream *request = op->request;
+    if (op->call.status == 404 && g_str_has_prefix (request->name, ECFS_INCOMING "/")) {
+        ecfs_http_op_drop (op);
+        ecfs_s3_remove_unfinished_begin (self, request);
+    } else if (!ecfs_http_good (op->call.status)) {
+        ecfs_http_op_end (op, 0, ecfs_http_refusal (op, request->name));
+    } else {
+        EcfsHttpAsk ask = {.method = "DELETE", .name = request->name, .done = removed};
+        ecfs_http_ask (op, &ask);
+    }
+}
+
+void ecfs_s3_remove_begin (EcfsHttp *self, EcfsStream *request)
+{
+    EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = found};
+    ecfs_http_ask (&new_op (self, request)->op, &ask);
+}
+
+/* Directories are there as long as something is in them. Some servers, and people, store one as an empty object. */
+
+static void on_member (void *user, const EcfsS3Entry *entry)
+{
+    SmallOp *small = user;
+    bool itself = strcmp (entry->key, small->key) == 0;
+    small->itself |= itself;
+    small->other |= !itself;
+}
+
+static bool take_members (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
+{
+    SmallOp *small = (SmallOp *) op;
+    return small->error == NULL && ecfs_s3_parser_feed (small->parser, bytes, size, &small->error);
+}
+
+static void members_told (EcfsHttp *self, EcfsHttpOp *op)
+{
+    SmallOp *small = (SmallOp *) op;
+    const char *name = op->request->name;
+    (void) self;
+    if (small->error == NULL && op->call.status == 200)
+        (void) !ecfs_s3_parser_end (small->parser, &small->error);
+    if (small->error == NULL && op->call.status != 200)
+        small->error = ecfs_http_refusal (op, name);
+    else if (small->error == NULL && small->other)
+        small->error = g_error_new (ECFS_ERROR, ENOTEMPTY, "%s: %s", name, g_strerror (ENOTEMPTY));
+    else if (small->error == NULL && !small->itself)
+        small->error = g_error_new (ECFS_ERROR, ENOENT, "%s: %s", name, g_strerror (ENOENT));
+    if (small->error != NULL) {
+        ecfs_http_op_end (op, 0, g_steal_pointer (&small->error));
+        return;
+    }
+    g_autofree char *directory = g_strconcat (name, "/", NULL);
+    EcfsHttpAsk ask = {.method = "DELETE", .name = directory, .done = removed};
+    ecfs_http_ask (op, &ask);
+}
+
+void ecfs_s3_rmdir_begin (EcfsHttp *self, EcfsStream *request)
+{
+    SmallOp *small = new_op (self, request);
+    small->key = g_strconcat (ecfs_s3 (self)->config->prefix, request->name, "/", NULL);
+    small->parser = ecfs_s3_parser_new (on_member, small);
+    g_autofree char *query =
+        ecfs_s3_query ("list-type", "2", "encoding-type", "url", "max-keys", "2", "prefix", small->key, NULL);
+    EcfsHttpAsk ask = {.method = "GET",
+                       .path = ecfs_s3 (self)->bucket_path,
+                       .query = query,
+                       .take = take_members,
+                       .done = members_told};
+    ecfs_http_ask (&small->op, &ask);
+}
+
+static void size_told (EcfsHttp *self, EcfsHttpOp *op)
+{
+    const char *name = op->request->name;
+    (void) self;
+    GError *error = NULL;
+    if (!ecfs_http_good (op->call.status))
+        error = ecfs_http_refusal (op, name);
+    else if (op->call.length < 0)
+        error = g_error_new (ECFS_ERROR, EPROTO, "%s: the server does not report its size", name);
+    ecfs_http_op_end (op, error != NULL ? 0 : (uint64_t) op->call.length, error);
+}
+
+void ecfs_s3_size_begin (EcfsHttp *self, EcfsStream *request)
+{
+    EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = size_told};
+    ecfs_http_ask (&new_op (self, request)->op, &ask);
+}
+
+void ecfs_s3_space_begin (EcfsHttp *self, EcfsStream *request)
+{
+    (void) self;
+    ecfs_request_fail (request, ENOTSUP, "a bucket does not tell its space");
+}
+
+/* One byte more than a marker may have shows that it is none. */
+static bool take_marker (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
+{
+    SmallOp *small = (SmallOp *) op;
+    g_string_append_len (small->text, (const char *) bytes,
+                         (gssize) MIN (size, ECFS_MARKER_MAX_SIZE + 1 - small->text->len));
+    return small->text->len <= ECFS_MARKER_MAX_SIZE;
+}
+
+static void examined (EcfsHttp *self, EcfsHttpOp *op)
+{
+    SmallOp *small = (SmallOp *) op;
+    if (!ecfs_http_good (op->call.status)) {
+        g_autofree char *name = g_strconcat (self->config->plain, "/" ECFS_MARKER_NAME, NULL);
+        ecfs_http_op_end (op, 0, ecfs_http_refusal (op, name));
+        return;
+    }
+    EcfsStream *request = op->request;
+    size_t size = small->text->len;
+    g_autofree char *text = g_string_free (g_steal_pointer (&small->text), FALSE);
+    ecfs_http_op_drop (op);
+    if (request->kind == ECFS_REQUEST_MARK)
+        ecfs_request_fail_marked (request, text, size);
+    else
+        ecfs_request_finish_marker (request, text, size);
+}
+
+void ecfs_s3_examine_begin (EcfsHttp *self, EcfsStream *request)
+{
+    SmallOp *small = new_op (self, request);
+    small->text = g_string_new (NULL);
+    EcfsHttpAsk ask = {.method = "GET", .name = ECFS_MARKER_NAME, .take = take_marker, .done = examined};
+    ecfs_http_ask (&small->op, &ask);
+}
