@@ -242,6 +242,10 @@ EcfsPull ecfs_request_pull (EcfsStream *request, const uint8_t **ret_bytes, size
  * back. */
 void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged);
 
+/** The driver has the first @kept bytes in memory of its own, for it may have to send them again: gives lent chunks
+ * below that back before they are acknowledged. */
+void ecfs_request_kept (EcfsStream *request, uint64_t kept);
+
 /** One file found; names that are not of our alphabet, outside the directory asked for, or the marker are skipped. */
 void ecfs_request_listed (EcfsStream *request, const char *name, uint64_t size, int64_t mtime_s);
 

@@ -499,6 +499,12 @@ static void release_up_to (EcfsStream *request, uint64_t end)
     }
 }
 
+void ecfs_request_kept (EcfsStream *request, uint64_t kept)
+{
+    g_assert (kept <= request->pulled);
+    release_up_to (request, kept);
+}
+
 static void note_taken_locked (EcfsEndpoint *self, uint64_t added, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
     self->lent_bytes -= added;

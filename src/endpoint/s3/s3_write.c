@@ -46,11 +46,12 @@ typedef struct WriteOp {
     WriteState state;
     const char *name;
     bool replace;
-    char *claimed;       /* the name, from the commit on; the request may be gone before the op */
-    GByteArray *buffer;  /* what is to be sent next, … */
-    size_t sent;         /* … and how much of it libcurl has */
-    uint64_t taken;      /* bytes of the source, in all */
-    const uint8_t *rest; /* lent, and not yet in the buffer */
+    char *claimed;         /* the name, from the commit on; the request may be gone before the op */
+    GByteArray *buffer;    /* what is to be sent next, … */
+    size_t sent;           /* … and how much of it libcurl has */
+    uint64_t taken;        /* bytes of the source, in all */
+    uint64_t acknowledged; /* of these */
+    const uint8_t *rest;   /* lent, and not yet in the buffer */
     size_t rest_size;
     EcfsPull last;      /* what the source answered last */
     char *upload_id;    /* NULL: it has no parts, so far */
@@ -137,6 +138,14 @@ static GError *exists (const WriteOp *write)
 
 /* Sending the buffer */
 
+/* What is sent again was acknowledged before. */
+static void acknowledge (WriteOp *write)
+{
+    uint64_t all = write->taken - write->buffer->len + write->sent;
+    if (write->op.request->kind == ECFS_REQUEST_WRITE && all > write->acknowledged)
+        ecfs_request_acknowledge (write->op.request, write->acknowledged = all);
+}
+
 static size_t supply (EcfsHttpOp *op, char *to, size_t size)
 {
     WriteOp *write = (WriteOp *) op;
@@ -145,6 +154,7 @@ static size_t supply (EcfsHttpOp *op, char *to, size_t size)
         memcpy (to, write->buffer->data + write->sent, n);
     write->sent += n;
     op->call.sent |= write->sent == write->buffer->len;
+    acknowledge (write);
     return n;
 }
 
@@ -447,7 +457,7 @@ static size_t room (const WriteOp *write)
     return (size_t) ecfs_s3 (write->op.http)->config->part_bytes - write->buffer->len;
 }
 
-/* Bytes that are here are given back at once: they wait in our memory for as long as it takes. */
+/* Bytes that are here are given back at once: they are in our memory for as long as it takes. */
 static void take_rest (WriteOp *write)
 {
     size_t n = MIN (write->rest_size, room (write));
@@ -458,7 +468,7 @@ static void take_rest (WriteOp *write)
     write->rest_size -= n;
     write->taken += n;
     if (write->rest_size == 0)
-        ecfs_request_acknowledge (write->op.request, write->taken);
+        ecfs_request_kept (write->op.request, write->taken);
 }
 
 static void fill (WriteOp *write)
