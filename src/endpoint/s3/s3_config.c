@@ -41,9 +41,8 @@ static bool parse_url (EcfsS3Config *config, const char *url, GError **error)
     config->bucket = g_strndup (rest, (size_t) (path - rest));
     if (!is_bucket (config->bucket))
         return ecfs_fail (error, EINVAL,
-                          "%s: write s3://BUCKET/PREFIX; the server goes into the option endpoint_url, and keys into "
-                          "a file: \"%s\" is not the name of a bucket",
-                          url, strchr (config->bucket, ':') != NULL ? "..." : config->bucket);
+                          "what is behind s3:// is not the name of a bucket: write s3://BUCKET/PREFIX; the server goes "
+                          "into the option endpoint_url, and keys into a file");
     g_autofree char *plain = ecfs_http_parse_path (url, path, error);
     if (plain == NULL)
         return false;

@@ -1,0 +1,404 @@
+/* Signatures, documents and options of S3; and what its driver does with servers that are busy, old or wrong. */
+#include "s3_fixture.h"
+#include "transfer.h"
+
+#include "endpoint/s3/s3_sign.h"
+#include "endpoint/s3/s3_text.h"
+#include "program/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MIB ((size_t) 1 << 20)
+
+/* The examples of AWS's own pages about signatures in headers. */
+static void test_signatures (void)
+{
+    EcfsS3Key key = {.access = (char *) "AKIAIOSFODNN7EXAMPLE",
+                     .secret = (char *) "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"};
+    const char *const headers[] = {
+        "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "x-amz-date: 20130524T000000Z", "Content-Type: is/not-signed", NULL};
+    char hash[ECFS_S3_HASH_SIZE], stamp[ECFS_S3_STAMP_SIZE];
+    ecfs_s3_hash ("", 0, hash);
+    ecfs_s3_stamp (1369353600, stamp);
+    g_autofree char *list = ecfs_s3_query ("prefix", "J", "delimiter", NULL, "max-keys", "2", NULL);
+    g_autofree char *lifecycle = ecfs_s3_query ("lifecycle", "", NULL);
+    EcfsS3Signing what = {.key = &key,
+                          .region = "us-east-1",
+                          .stamp = stamp,
+                          .method = "GET",
+                          .host = "examplebucket.s3.amazonaws.com",
+                          .path = "/",
+                          .query = list,
+                          .headers = headers,
+                          .content = hash};
+    g_autofree char *one = ecfs_s3_sign (&what);
+    g_assert_cmpstr (one, ==,
+                     "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
+                     "SignedHeaders=host;x-amz-content-sha256;x-amz-date, "
+                     "Signature=34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
+    what.query = lifecycle;
+    g_autofree char *other = ecfs_s3_sign (&what);
+    g_assert_true (g_str_has_suffix (other, "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"));
+}
+
+static void on_entry (void *user, const EcfsS3Entry *entry)
+{
+    g_string_append_printf (user, "%s|%s|%d|%" G_GUINT64_FORMAT "|%" G_GINT64_FORMAT "\n", entry->key,
+                            entry->upload_id != NULL ? entry->upload_id : "", entry->has_size, entry->size,
+                            entry->mtime_s);
+}
+
+/* In pieces of every size. */
+static void test_documents (void)
+{
+    static const char text[] =
+        "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://any\"><Name>b</Name><IsTruncated>true</IsTruncated>"
+        "<Contents><Key>a/b%20c%2Bd+e</Key><Size>17</Size><LastModified>2026-11-27T01:00:00.000Z</LastModified>"
+        "<Owner><ID>x</ID><Key>no</Key></Owner></Contents><Contents><Key>&amp;</Key><Size>-1</Size></Contents>"
+        "<Upload><Key>u</Key><UploadId>7</UploadId></Upload><NextContinuationToken>1/==</NextContinuationToken>"
+        "</ListBucketResult>";
+    for (size_t piece = 1; piece < sizeof text; piece++) {
+        g_autoptr (GError) error = NULL;
+        g_autoptr (GString) found = g_string_new (NULL);
+        g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (on_entry, found);
+        for (size_t at = 0; at < sizeof text - 1; at += piece)
+            g_assert_true (ecfs_s3_parser_feed (parser, text + at, MIN (piece, sizeof text - 1 - at), &error));
+        g_assert_true (ecfs_s3_parser_end (parser, &error));
+        g_assert_cmpstr (found->str, ==, "a/b c+d e||1|17|1795741200\n&||0|0|0\nu|7|0|0|0\n");
+        const EcfsS3Values *values = ecfs_s3_parser_values (parser);
+        g_assert_true (values->goes_on);
+        g_assert_cmpstr (values->next, ==, "1/==");
+        g_assert_cmpstr (values->root, ==, "ListBucketResult");
+    }
+}
+
+static void test_hostile_documents (void)
+{
+    g_autofree char *long_key = g_strnfill (10000, 'k');
+    g_autofree char *too_long = g_strdup_printf ("<a><Contents><Key>%s</Key></Contents></a>", long_key);
+    g_autoptr (GString) deep = g_string_new (NULL);
+    for (unsigned i = 0; i < 40; i++)
+        g_string_append (deep, "<a>");
+    const char *const hostile[] = {
+        "",       "garbage", "<a><b></a>", "<a>", "<!DOCTYPE a [<!ENTITY e SYSTEM \"file:///etc/passwd\">]><a>&e;</a>",
+        too_long, deep->str};
+    for (size_t i = 0; i < G_N_ELEMENTS (hostile); i++) {
+        g_autoptr (GError) error = NULL;
+        g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (NULL, NULL);
+        bool good = ecfs_s3_parser_feed (parser, hostile[i], strlen (hostile[i]), &error) &&
+                    ecfs_s3_parser_end (parser, &error);
+        g_assert_false (good);
+        g_assert_error (error, ECFS_ERROR, EPROTO);
+    }
+}
+
+static void test_options (void)
+{
+    static const struct {
+        const char *text;
+        const char *word; /* of the error; NULL: it is fine */
+    } cases[] = {
+        {"s3://bucket", NULL},
+        {"s3://bucket/a/b/", NULL},
+        {"s3://my.bucket/a,region=eu-north-1,style=host,storage_class=STANDARD_IA,part_size=5M", NULL},
+        {"s3://bucket,endpoint_url=https://s3.example.org:8443,delete=after 30d,object_lock=governance 30d", NULL},
+        {"s3://user:secret@bucket", "endpoint_url"},
+        {"s3://b", "bucket"},
+        {"s3://bucket/../up", "part"},
+        {"s3://bucket/a//b", "empty"},
+        {"s3://bucket/a?b", "%3F"},
+        {"s3://bucket,endpoint_url=s3.example.org", "http"},
+        {"s3://bucket,endpoint_url=https://s3.example.org/bucket", "endpoint_url"},
+        {"s3://bucket,endpoint_url=https://me:secret@s3.example.org", "password"},
+        {"s3://bucket,part_size=1M", "part_size"},
+        {"s3://bucket,style=dns", "style"},
+        {"s3://bucket,object_lock=governance 30d", "delete"},
+        {"s3://bucket,delete=never,object_lock=for-ever", "object_lock"},
+        {"s3://bucket,secret=x", "unknown option"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
+        static const EcfsMarker nothing;
+        g_autoptr (GError) error = NULL;
+        g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (cases[i].text, &error);
+        g_assert_no_error (error);
+        g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &nothing, &error);
+        g_assert_true ((endpoint != NULL) == (cases[i].word == NULL));
+        if (error == NULL)
+            continue;
+        g_assert_error (error, ECFS_ERROR, EINVAL);
+        g_assert_nonnull (strstr (error->message, cases[i].word));
+        g_assert_null (strstr (error->message, "secret@"));
+    }
+}
+
+/* A server, and an endpoint there that has a marker. */
+typedef struct Fixture {
+    S3 *store;
+    EcfsMarker marker;
+    EcfsEndpoint *endpoint;
+} Fixture;
+
+static EcfsEndpoint *start (const Fixture *self, const char *more)
+{
+    static const EcfsMarker nothing;
+    bool marked = !ecfs_uuid_is_nil (&self->marker.archive);
+    g_autofree char *options = s3_options (self->store, self->store->port);
+    g_autofree char *text = g_strdup_printf ("x=s3://bucket,%s%s", options, more);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
+    g_assert_no_error (error);
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, marked ? &self->marker : &nothing, &error);
+    g_assert_no_error (error);
+    ecfs_endpoint_start (endpoint);
+    return endpoint;
+}
+
+static void restart (Fixture *self, const char *more)
+{
+    ecfs_endpoint_free (self->endpoint);
+    self->endpoint = start (self, more);
+}
+
+static void set_up (Fixture *self, gconstpointer features)
+{
+    const char *why = "";
+    self->store = s3_new (features, &why);
+    if (self->store == NULL) {
+        g_test_skip (why);
+        return;
+    }
+    g_autoptr (EcfsEndpoint) maker = start (self, "");
+    g_autoptr (GError) error = NULL;
+    self->marker = (EcfsMarker){.archive = ecfs_uuid_new (), .endpoint = ecfs_uuid_new ()};
+    ecfs_endpoint_mark_wait (maker, &self->marker, true, &error);
+    g_assert_no_error (error);
+    self->endpoint = start (self, "");
+}
+
+static void tear_down (Fixture *self, gconstpointer features)
+{
+    (void) features;
+    ecfs_endpoint_free (self->endpoint);
+    s3_free (self->store);
+}
+
+static int try_store (Fixture *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    g_autoptr (GError) error = NULL;
+    (void) !ecfs_endpoint_write_wait (self->endpoint, name, bytes, size, &error);
+    if (error != NULL)
+        g_test_message ("%s", error->message);
+    return ecfs_errno (error);
+}
+
+static void holds (Fixture *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    g_autofree uint8_t *back = g_malloc0 (size);
+    g_autoptr (GError) error = NULL;
+    EcfsRange range = {.offset = 0, .size = size, .to = back};
+    ecfs_endpoint_read_wait (self->endpoint, name, &range, 1, &error);
+    g_assert_no_error (error);
+    g_assert_true (memcmp (back, bytes, size) == 0);
+}
+
+static void test_requests (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    g_autofree uint8_t *bytes = test_bytes (17 * MIB, 1);
+    g_assert_cmpint (try_store (self, "first", bytes, 1), ==, 0); /* finds out what the store does */
+    unsigned before = s3_count (self->store, NULL);
+    g_assert_cmpint (try_store (self, "stripes/small", bytes, 300000), ==, 0);
+    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 1);
+    g_assert_cmpint (try_store (self, "stripes/eight", bytes, 8 * MIB), ==, 0);
+    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 2);
+    g_assert_cmpint (try_store (self, "stripes/large", bytes, 17 * MIB), ==, 0);
+    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 2 + 3 + 2); /* three parts, create and complete */
+    g_assert_cmpuint (s3_count (self->store, "part"), ==, 3);
+    holds (self, "stripes/large", bytes, 17 * MIB);
+    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 8);
+    g_assert_cmpint (try_store (self, "stripes/large", bytes, 17 * MIB), ==, EEXIST);
+    holds (self, "stripes/large", bytes, 17 * MIB);
+}
+
+/* Whatever the store does with conditions, and however often it says that it cannot: nothing is replaced or doubled. */
+static void test_stores_once (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    g_autofree uint8_t *bytes = test_bytes (17 * MIB, 2);
+    for (unsigned i = 0; i < 30; i++) {
+        g_autofree char *name = g_strdup_printf ("stripes/%u", i);
+        size_t size = i % 5 == 4 ? 9 * MIB + i : 1000 + i;
+        g_assert_cmpint (try_store (self, name, bytes + i, size), ==, 0);
+        g_assert_cmpint (try_store (self, name, bytes, size), ==, EEXIST);
+        holds (self, name, bytes + i, size);
+    }
+    g_autofree char *path = g_build_filename (self->store->dir, "uploads", NULL);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US; /* the refused ones are given up in the background */
+    for (;;) {
+        g_autoptr (GDir) left = g_dir_open (path, 0, NULL);
+        if (g_dir_read_name (left) == NULL)
+            break;
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (10000);
+    }
+}
+
+/* What an upload of a process that died leaves is seen, and can be removed by the name of its file alone. */
+static void test_unfinished (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    static const char *const names[] = {"stripes/half"};
+    g_autofree uint8_t *bytes = test_bytes (18 * MIB, 3);
+    g_autofree char *uploads = g_build_filename (self->store->dir, "uploads", NULL);
+    Transfer transfers[3];
+    for (unsigned i = 0; i < G_N_ELEMENTS (transfers); i++) {
+        transfer_init (&transfers[i], self->endpoint);
+        transfers[i].hold = true; /* after what fills a part */
+        transfers[i].chunk = 8 * MIB;
+        transfer_write (&transfers[i], i == 0 ? "stripes/other" : names[0], bytes, 18 * MIB);
+    }
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (s3_count (self->store, "part") < G_N_ELEMENTS (transfers)) {
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (10000);
+    }
+    ecfs_endpoint_stop (self->endpoint); /* which leaves them, as a machine that loses its power does */
+    for (unsigned i = 0; i < G_N_ELEMENTS (transfers); i++)
+        g_assert_cmpint (transfer_finish (&transfers[i]), ==, ECANCELED);
+    restart (self, "");
+    g_autoptr (GError) error = NULL;
+    ecfs_endpoint_remove_unfinished_wait (self->endpoint, names, 1, &error);
+    g_assert_no_error (error);
+    g_autoptr (GDir) left = g_dir_open (uploads, 0, NULL);
+    g_assert_nonnull (g_dir_read_name (left));
+    g_assert_null (g_dir_read_name (left)); /* the other one's is not ours to remove */
+}
+
+/* Fails with @code and these words, and no secret. */
+static void refuses (Fixture *self, const char *more, int code, const char *const *words)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsMarker found;
+    restart (self, more);
+    g_assert_false (ecfs_endpoint_examine_wait (self->endpoint, &found, &error));
+    g_test_message ("%s", error->message);
+    g_assert_cmpint (error->code, ==, code);
+    for (size_t i = 0; words[i] != NULL; i++)
+        g_assert_nonnull (strstr (error->message, words[i]));
+    g_assert_null (strstr (error->message, "secret/of"));
+}
+
+static void test_region (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    uint8_t byte = 7;
+    g_autoptr (GError) error = NULL;
+    s3_set (self->store, "elsewhere", true);
+    restart (self, "");
+    g_assert_cmpint (try_store (self, "followed", &byte, 1), ==, 0);
+    g_autofree char *told = ecfs_endpoint_description (self->endpoint);
+    g_assert_nonnull (strstr (told, "eu-north-1"));
+    refuses (self, ",region=us-west-2", ENOTCONN,
+             (const char *const[]){"bucket bucket", "eu-north-1", "us-west-2", "set region", NULL});
+}
+
+static void test_refusals (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    g_autofree char *bad = g_build_filename (self->store->dir, "bad", NULL);
+    static const struct {
+        const char *content;
+        const char *words[3];
+    } files[] = {
+        {"[default]\naws_access_key_id=AKIANOBODY\naws_secret_access_key=x\n", {"AKIANOBODY", "endpoint_url"}},
+        {"[default]\naws_access_key_id=AKIALABLABLABLABLAB0\naws_secret_access_key=wrong\n",
+         {"AKIALABLABLABLABLAB0", "secret"}},
+        {"[other]\naws_access_key_id=a\n", {"[default]", "aws_secret_access_key"}},
+        {"aws_access_key_id=a\n", {"KEY = VALUE", "key_file"}},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS (files); i++) {
+        g_assert_true (g_file_set_contents_full (bad, files[i].content, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
+        g_autofree char *credentials = g_build_filename (self->store->dir, "credentials", NULL);
+        g_autofree char *good = NULL;
+        g_assert_true (g_file_get_contents (credentials, &good, NULL, NULL));
+        g_assert_cmpint (rename (bad, credentials), ==, 0);
+        refuses (self, "", ENOTCONN, files[i].words);
+        g_assert_true (g_file_set_contents_full (credentials, good, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
+    }
+    s3_set (self->store, "skewed", true);
+    refuses (self, "", ENOTCONN, (const char *const[]){"clock", "s slow: set it", NULL});
+    s3_set (self->store, "skewed", false);
+}
+
+static void test_retained (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    uint8_t byte = 7;
+    g_autoptr (GError) error = NULL;
+    restart (self, ",delete=after 1s,object_lock=compliance 30d,storage_class=STANDARD_IA");
+    g_assert_cmpint (try_store (self, "stripes/locked", &byte, 1), ==, 0);
+    g_autofree uint8_t *bytes = test_bytes (9 * MIB, 4);
+    g_assert_cmpint (try_store (self, "stripes/in-parts", bytes, 9 * MIB), ==, 0);
+    g_assert_cmpint (try_store (self, "journal/locked", &byte, 1), ==, 0);
+    g_assert_false (ecfs_endpoint_remove_wait (self->endpoint, "stripes/locked", &error));
+    g_assert_error (error, ECFS_ERROR, EPERM); /* without asking */
+    g_clear_error (&error);
+    s3_set (self->store, "no-delete", true);
+    const char *name = "stripes/locked";
+    GError *why = NULL;
+    ecfs_endpoint_remove_all_wait (self->endpoint, &name, 1, &why);
+    g_assert_error (why, ECFS_ERROR, EPERM);
+    g_assert_nonnull (strstr (why->message, "retained"));
+    g_error_free (why);
+
+    g_autofree char *path = g_build_filename (self->store->dir, "stored", NULL);
+    g_autofree char *text = NULL;
+    g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
+    g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+    unsigned n_locked = 0;
+    for (size_t i = 0; lines[i] != NULL; i++) {
+        bool cheap = strstr (lines[i], "STANDARD_IA") != NULL;
+        g_assert_true (cheap == (strstr (lines[i], "\"stripes/") != NULL));
+        n_locked += strstr (lines[i], "\"x-amz-object-lock-mode\": \"COMPLIANCE\"") != NULL &&
+                            strstr (lines[i], "x-amz-object-lock-retain-until-date") != NULL
+                        ? 1
+                        : 0;
+    }
+    g_assert_cmpuint (n_locked, ==, 3);
+}
+
+static void add (const char *path, const char *features, void (*test) (Fixture *, gconstpointer))
+{
+    g_test_add (path, Fixture, features, set_up, test, tear_down);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
+    g_unsetenv ("http_proxy");
+    g_test_add_func ("/s3/signs-as-the-examples-do", test_signatures);
+    g_test_add_func ("/s3/reads-documents-in-pieces", test_documents);
+    g_test_add_func ("/s3/refuses-hostile-documents", test_hostile_documents);
+    g_test_add_func ("/s3/checks-url-and-options", test_options);
+    add ("/s3/asks-no-more-than-it-must", "", test_requests);
+    add ("/s3/stores-once-where-conditions-are-ignored", "ignorant", test_stores_once);
+    add ("/s3/stores-once-where-conditions-are-refused", "ancient", test_stores_once);
+    add ("/s3/stores-once-where-conditions-are-inverted", "inverted", test_stores_once);
+    add ("/s3/stores-once-where-the-server-is-busy", "slow-down", test_stores_once);
+    add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);
+    add ("/s3/removes-what-unfinished-uploads-left", "paged", test_unfinished);
+    add ("/s3/goes-to-the-region-of-the-bucket", "", test_region);
+    add ("/s3/says-what-is-wrong", "", test_refusals);
+    add ("/s3/locks-what-it-stores", "lock", test_retained);
+    return g_test_run ();
+}
