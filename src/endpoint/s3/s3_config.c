@@ -4,10 +4,11 @@
 
 #include <string.h>
 
-#define PART_BYTES     (UINT64_C (8) << 20)
-#define PART_MIN_BYTES (UINT64_C (5) << 20) /* what servers demand; 10,000 parts are more than any stripe has */
-#define PART_MAX_BYTES (UINT64_C (256) << 20)
-#define BUCKET_MAX     255
+#define PART_BYTES        (UINT64_C (8) << 20)
+#define PART_MIN_BYTES    (UINT64_C (5) << 20) /* what servers demand; 10,000 parts are more than any stripe has */
+#define PART_MAX_BYTES    (UINT64_C (256) << 20)
+#define REGION_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+#define BUCKET_MAX        255
 
 void ecfs_s3_free_config (void *data)
 {
@@ -128,6 +129,9 @@ static bool parse_spec (EcfsS3Config *config, const EcfsEndpointSpec *spec, GErr
     config->key_file = ecfs_spec_file (spec, "key_file");
     config->profile = g_strdup (ecfs_spec_option (spec, "profile"));
     config->region = g_strdup (ecfs_spec_option (spec, "region"));
+    if (config->region != NULL &&
+        (*config->region == '\0' || strspn (config->region, REGION_CHARACTERS) != strlen (config->region)))
+        return ecfs_fail (error, EINVAL, "region is as eu-central-1, not \"%s\"", config->region);
     config->storage_class = g_strdup (ecfs_spec_option (spec, "storage_class"));
     return true;
 }

@@ -140,8 +140,11 @@ static void looked (EcfsHttp *http, EcfsHttpOp *op)
             return;
         }
         if (look->error == NULL && !is_bucket && !look->any)
-            look->error = g_error_new (ECFS_ERROR, ENOENT, "%s does not exist at %s: no key begins with it", plain,
-                                       self->own.base);
+            look->error =
+                g_error_new (ECFS_ERROR, ENOENT,
+                             "%s does not exist at %s: no key begins with it (ecfs init and ecfs endpoint add "
+                             "make it; the bucket alone is tested as s3://%s)",
+                             plain, self->own.base, self->config->bucket);
     } else if (op->call.status == 404 && is_bucket && look->make_root) {
         make_root (look);
         return;

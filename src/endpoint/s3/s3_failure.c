@@ -8,8 +8,10 @@ void ecfs_s3_answer_values (const EcfsHttpCall *call, EcfsS3Values *ret_values)
     *ret_values = (EcfsS3Values){.root = NULL};
     if (call->words == NULL || call->words->len == 0)
         return;
+    size_t blank = strspn (call->words->str, " \t\r\n"); /* sent for as long as a commit takes */
     g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (NULL, NULL);
-    if (!ecfs_s3_parser_feed (parser, call->words->str, call->words->len, NULL) || !ecfs_s3_parser_end (parser, NULL))
+    if (!ecfs_s3_parser_feed (parser, call->words->str + blank, call->words->len - blank, NULL) ||
+        !ecfs_s3_parser_end (parser, NULL))
         return; /* a web page of something on the way: the status has to do */
     const EcfsS3Values *values = ecfs_s3_parser_values (parser);
     ret_values->root = g_strdup (values->root);

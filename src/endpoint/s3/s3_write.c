@@ -60,6 +60,7 @@ typedef struct WriteOp {
     char token[17];     /* of this upload */
     unsigned n_probes;  /* of the store */
     bool conditional;   /* STORING: only if the name is not there */
+    bool refused;       /* CHECKING: the server said that the name is there */
     bool unconditional; /* conditions do not work for this one */
 } WriteOp;
 
@@ -270,7 +271,7 @@ static void checked (EcfsHttp *self, EcfsHttpOp *op)
         if (ours) /* its parts are what it is made of */
             g_clear_pointer (&write->upload_id, g_free);
         end (write, ours ? NULL : exists (write));
-    } else if (op->call.status == 404 && write->conditional) {
+    } else if (op->call.status == 404 && write->refused) {
         set_conditions (write, ECFS_S3_CONDITIONS_IGNORED); /* the condition means something else there */
         write->unconditional = true;
         store (write);
@@ -281,6 +282,19 @@ static void checked (EcfsHttp *self, EcfsHttpOp *op)
     }
 }
 
+/* Whether the answer to the list of parts is neither a success nor an error. */
+static bool says_nothing (const WriteOp *write)
+{
+    const EcfsHttpCall *call = &write->op.call;
+    if (write->upload_id == NULL || !ecfs_http_good (call->status) || ecfs_s3_is_error (call))
+        return false;
+    EcfsS3Values values;
+    ecfs_s3_answer_values (call, &values);
+    bool nothing = g_strcmp0 (values.root, "CompleteMultipartUploadResult") != 0;
+    ecfs_s3_values_clear (&values);
+    return nothing;
+}
+
 static void stored (EcfsHttp *self, EcfsHttpOp *op)
 {
     WriteOp *write = (WriteOp *) op;
@@ -289,7 +303,8 @@ static void stored (EcfsHttp *self, EcfsHttpOp *op)
     (void) self;
     if (write->conditional && status == 501) {
         look (write, WRITE_LOOKING, looked); /* such as a store that knows conditions for PUT only */
-    } else if (status == 412 || (status == 404 && op->call.n_repeats > 0)) {
+    } else if (status == 412 || (status == 404 && op->call.n_repeats > 0) || says_nothing (write)) {
+        write->refused = status == 412;
         look (write, WRITE_CHECKING, checked);
     } else {
         bool good = is_stored (write, &error);
@@ -330,6 +345,7 @@ static void store (WriteOp *write)
                        .body = write->document,
                        .done = stored};
     ecfs_http_ask (&write->op, &ask);
+    write->op.call.sent = true; /* the server may take its time */
 }
 
 static void probed (EcfsHttp *self, EcfsHttpOp *op);

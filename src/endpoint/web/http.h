@@ -139,6 +139,7 @@ struct EcfsHttp {
     GPtrArray *easies; /* that nobody uses now */
     GQueue ops;
     unsigned n_calls;   /* under way */
+    unsigned n_waiting; /* to be asked again, as the server was busy: not the time to ask for more */
     size_t moved_bytes; /* since … */
     bool arrived;       /* … enough came */
     unsigned long auth; /* CURLAUTH_* */

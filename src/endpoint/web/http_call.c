@@ -319,6 +319,7 @@ static void postpone (EcfsHttpOp *op, int64_t pause_us)
     self->n_calls -= op->call.paused ? 0 : 1;
     op->call.paused = false;
     op->call.again_us = ecfs_now_us () + pause_us;
+    self->n_waiting++;
     op->call.n_repeats++;
 }
 
@@ -332,6 +333,7 @@ static void repeat_due (EcfsHttp *self)
         start_call (&op->call);
         if (op->rewind != NULL)
             op->rewind (op);
+        self->n_waiting--;
         self->n_calls++;
         (void) curl_multi_add_handle (self->multi, op->call.easy);
     }
@@ -362,6 +364,8 @@ void ecfs_http_hang_up (EcfsHttpOp *op)
     curl_slist_free_all (g_steal_pointer (&call->headers));
     if (!call->paused && call->again_us == 0)
         self->n_calls--;
+    if (call->again_us != 0)
+        self->n_waiting--;
     call->paused = false;
     call->again_us = 0;
     if (self->easies->len < MAX_IDLE)

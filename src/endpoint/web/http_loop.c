@@ -8,9 +8,9 @@
 static bool take_requests (EcfsHttp *self)
 {
     EcfsStream *request = NULL;
-    while (self->n_calls < ECFS_HTTP_MAX_ACTIVE && (request = ecfs_slot_take (self->slot)) != NULL)
+    while (self->n_calls + self->n_waiting < ECFS_HTTP_MAX_ACTIVE && (request = ecfs_slot_take (self->slot)) != NULL)
         self->dialect->begin (self, request);
-    return self->n_calls < ECFS_HTTP_MAX_ACTIVE;
+    return self->n_calls + self->n_waiting < ECFS_HTTP_MAX_ACTIVE;
 }
 
 /* Gives every op its turn. An op may end itself meanwhile, and add others behind. */
@@ -100,7 +100,7 @@ bool ecfs_http_serve (EcfsSlot *slot, void *connection, GError **error)
         if (self->ops.length > 0)
             busy_us = ecfs_now_us ();
         idle = self->ops.length == 0 && ecfs_now_us () - busy_us > IDLE_CLOSE_US;
-        if (!idle && (took_all || self->n_calls >= ECFS_HTTP_MAX_ACTIVE))
+        if (!idle && (took_all || self->n_calls + self->n_waiting >= ECFS_HTTP_MAX_ACTIVE))
             wait_for_events (self);
     }
     abandon (self);
