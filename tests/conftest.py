@@ -31,14 +31,34 @@ def pytest_configure(config):
     """What a shell runs in the background ignores SIGINT, and so would all that tests begin and interrupt."""
     config.addinivalue_line("markers", "several_objects: once more where files of more than 64 KiB are several objects")
     config.addinivalue_line("markers", "as_users: the archive of the fixture has the key that users get who say nothing")
-    config.addinivalue_line("markers", "long: a file that takes minutes begins first, so that it is not alone at the end")
+    config.addinivalue_line("markers", "long: takes half a minute or more, and begins first, so that it is not alone at the end")
     config.addinivalue_line("markers", "nightly: long, or about a rare bad day; tools/check nightly runs them")
     if threading.current_thread() is threading.main_thread():  # else one of xdist's, which got it from this
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def shares(item):
+    """Whether it uses something of ours that outlives a test."""
+    definitions = [definition for found in item._fixtureinfo.name2fixturedefs.values() for definition in found]
+    return any(definition.scope != "function" and definition.has_location for definition in definitions)  # of plugins: not
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist's looks at the groups
 def pytest_collection_modifyitems(items):
+    """Tests that share what they made stay together, and in their order; all others go to who is free."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    for item in items:
+        if shares(item):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_report_from_serializable(data):
+    """In what xdist's workers tell, tests have their names, without the groups that it appends."""
+    name, _, group = data["nodeid"].rpartition("@")
+    if name and "]" not in group:
+        data["nodeid"] = name
+    yield
 
 
 @pytest.hookimpl(hookwrapper=True)
