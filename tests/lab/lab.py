@@ -36,20 +36,25 @@ ROOT = os.geteuid() == 0
 MOUNT_FLAGS = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024}
 MS_REMOUNT = 32
 
+LATE = 0.05  # of the time that was waited, that until() may see late what it waits for, ...
+PAUSE_MOST = 0.25  # ... and never more than so many seconds
+
 logs = {}  # what wrote it -> Path
 places = set()  # directories in which tests mount
 
 
 def until(condition, timeout, what, pause=0.02):
-    """Waits until condition() is true and returns its value; fails after timeout seconds. pause: between two looks."""
-    deadline = time.monotonic() + timeout
+    """Waits until condition() is true and returns its value; fails after timeout seconds. pause: between two looks, in the
+    beginning: who waits longer looks less often, as a look may be a process, which takes the time of what is waited for."""
+    began = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout:
             raise AssertionError(f"not within {timeout} s: {what}")
-        time.sleep(pause)
+        time.sleep(max(pause, min(waited * LATE, PAUSE_MOST)))
 
 
 def run(*command, timeout=120, check=True, **options):
