@@ -6,7 +6,7 @@ import ca
 import lab
 import pytest
 
-SIZE = 9_000_001
+SIZE = 4_000_001
 ALL = os.environ.get("ECFS_GRIDFTP") == "all"  # what is long, and of which the rest shows most
 
 

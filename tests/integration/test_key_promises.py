@@ -275,7 +275,7 @@ def test_killed_at_any_step_the_key_comes_back(place, begin):
     before, steps = Kept(place, [archive.path, *roots]), Steps(place, [archive.path, *roots])
     lab.ecfs(*words, env=steps.environment(0, "before"))
     n_steps = steps.count()
-    for at, moment in points(n_steps, max(CRASHES // 2, 8)):
+    for at, moment in points(n_steps, max(CRASHES // 2, 5)):
         before.restore()
         done = lab.ecfs(*words, env=steps.environment(at, moment), check=False)
         where = steps.where()

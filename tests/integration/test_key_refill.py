@@ -1,6 +1,5 @@
 """Content under a key that is stored once more from its staged copy: in full again, and under another key."""
 import contextlib
-import itertools
 import os
 import shutil
 import sqlite3
@@ -9,6 +8,7 @@ import threading
 import lab
 import pytest
 from keeper import LAGS_AFTER, Keeper, assert_one_content
+from steps import CRASHES, dice_of_the_day
 
 MIB = 1 << 20
 
@@ -196,7 +196,7 @@ def test_no_key_sees_two_contents_of_a_file_that_changes_while_stripes_lag(place
 
 
 class Killer:
-    """Kills the mount at the n-th change of stripes on endpoints."""
+    """Kills the mount at the n-th change of stripes on endpoints; only counts them, where that is None."""
 
     def __init__(self, mount, step):
         self.mount, self.step, self.n, self.lock = mount, step, 0, threading.Lock()
@@ -208,7 +208,7 @@ class Killer:
                 self.mount.process.kill()
 
     def has_killed(self):
-        return self.n >= self.step
+        return self.step is not None and self.n >= self.step
 
 
 def test_killed_at_each_step_of_being_stored_anew_it_is_whole(place, kept):
@@ -226,7 +226,9 @@ def test_killed_at_each_step_of_being_stored_anew_it_is_whole(place, kept):
     shutil.copytree(kept.path, backup, ignore=shutil.ignore_patterns("control.sock", "in-use"))
     files = [dict(endpoint.files) for endpoint in kept.endpoints]
     old = objects_of(kept)
-    for step in itertools.count(1):
+
+    def store_anew(step):
+        """The mount killed at that step, and what comes after it; how many steps there were."""
         killer = Killer(mount, step)
         for endpoint in kept.endpoints:
             endpoint.counts = killer
@@ -242,13 +244,17 @@ def test_killed_at_each_step_of_being_stored_anew_it_is_whole(place, kept):
         assert staged(kept) == [] and not old >= objects_of(kept)
         kept.get("/file", place.path / "got")
         assert lab.digest(place.path / "got") == expected
-        if not killer.has_killed():
-            break
         os.remove(place.path / "got")
         shutil.rmtree(kept.path)
         shutil.copytree(backup, kept.path)
         for endpoint, before in zip(kept.endpoints, files):
             endpoint.files = dict(before)
-    assert step > 12, step
+        return killer.n
+
+    n_steps = store_anew(None)
+    assert n_steps >= 12, n_steps
+    chosen = sorted({1, n_steps, *dice_of_the_day().sample(range(2, n_steps), min(CRASHES // 2, n_steps - 2))})
+    for step in chosen:
+        store_anew(step)
     n_objects, _ = assert_one_content(kept.endpoints, size)
-    assert n_objects > step
+    assert n_objects > len(chosen)

@@ -208,7 +208,7 @@ def test_killed_at_any_step_it_goes_on(place, archive):
     rotate(archive, env=steps.environment(0, "before"))
     n_steps = steps.count()
     assert n_steps > 20
-    for at, moment in points(n_steps, max(CRASHES // 2, 12)):
+    for at, moment in points(n_steps, max(CRASHES // 2, 6)):
         before.restore()
         done = rotate(archive, env=steps.environment(at, moment), check=False)
         where = steps.where()
@@ -439,7 +439,8 @@ def test_killed_at_any_step_and_taken_back_it_does_no_harm(place, archive):
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
     before, steps, n_taken_back = Kept(place, roots), Steps(place, roots), 0
     rotate(archive, env=steps.environment(0, "before"))
-    for at, moment in points(steps.count(), max(CRASHES // 2, 7)):
+    is_taken_back = steps.count() * 2 // 5, "before"
+    for at, moment in [is_taken_back, *points(steps.count(), max(CRASHES // 2, 4))]:
         before.restore()
         tree = archive.tree
         rotate(archive, env=steps.environment(at, moment), check=False)

@@ -1,4 +1,5 @@
 """Programs that are killed at counted steps: calls that change what is below some directories (tests/crash/steps.h)."""
+import datetime
 import os
 import random
 import shutil
@@ -7,7 +8,7 @@ import struct
 
 import lab
 
-CRASHES = int(os.environ.get("ECFS_CRASHES", 14))
+CRASHES = int(os.environ.get("ECFS_CRASHES", 8))
 BOARD = struct.Struct("<II256sI")
 
 
@@ -52,20 +53,25 @@ class Pauses(Steps):
         process.send_signal(signal.SIGCONT)
 
 
+def dice_of_the_day():
+    """For samples of what is too much for each day: other ones tomorrow, and the same again with the ECFS_SEED printed."""
+    seed = int(os.environ.get("ECFS_SEED") or datetime.date.today().toordinal())
+    print(f"ECFS_SEED={seed}")
+    return random.Random(seed)
+
+
 def points(n_steps, most=CRASHES):
-    """(step, moment) at which to end: all of them, or @most of them, always with the first and the last steps. Where there
-    are as many as steps, each step has one."""
+    """(step, moment) at which to end: all of them, or @most of them, always with the first, the middle and the last. Where
+    there are as many as steps, each step has one."""
     every = [(step, moment) for step in range(1, n_steps + 1) for moment in ("before", "halfway")]
     if len(every) <= most:
         return every
-    seed = int(os.environ.get("ECFS_SEED", 1))
-    print(f"ECFS_SEED={seed}")
-    dice = random.Random(seed)
-    chosen = [every[0], *every[-4:]]
+    dice = dice_of_the_day()
+    chosen = [every[0], every[-1]]
     if most >= n_steps:
-        chosen += [dice.choice(every[at:at + 2]) for at in range(2, len(every) - 4, 2)]
+        chosen += [dice.choice(every[at:at + 2]) for at in range(2, len(every) - 2, 2)]
     left = [point for point in every if point not in chosen]
-    return chosen + dice.sample(left, min(max(most - len(chosen), 1), len(left)))
+    return sorted({*chosen, *dice.sample(left, min(max(most - len(chosen), 1), len(left)))})
 
 
 class Kept:
