@@ -186,13 +186,18 @@ def check_goes_on_elsewhere(place, archive):
 def kill_when_three_have_it(place, archive):
     """The key files of the new key, beside those of the old one."""
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
-    before, steps = Kept(place, roots), Steps(place, roots)
+    old, before, steps = key_files(archive), Kept(place, roots), Steps(place, roots)
     rotate(archive, env=steps.environment(0, "before"))
-    for at in range(steps.count()):
+    first, last = 1, steps.count()
+    while first <= last:  # the later it is killed, the more have them
+        at = (first + last) // 2
         before.restore()
-        rotate(archive, env=steps.environment(at + 1, "before"), check=False)
-        if [len(names) for names in key_files(archive).values()] == [2, 2, 2, 1, 1, 1]:
+        rotate(archive, env=steps.environment(at, "before"), check=False)
+        found = key_files(archive)
+        if [len(names) for names in found.values()] == [2, 2, 2, 1, 1, 1]:
             return
+        has_more = sum(found[name] != old[name] for name in old) > 3
+        first, last = (first, at - 1) if has_more else (at + 1, last)
     raise AssertionError("it was never killed there")
 
 
