@@ -83,16 +83,16 @@ def calls():
         objects[path] = objects[path] and objects[path] / compiled
     missing = [name(path) for path, place in objects.items() if place is None and room(path) not in PROTOCOLS]
     assert not missing, "only protocols may be left out of a build"
-    defined, used = {}, {}
-    for path, place in objects.items():
-        used[path] = set()
-        for line in subprocess.run(["nm", place], capture_output=True, text=True, check=True).stdout.splitlines() \
-                if place else ():
-            *_, kind, symbol = line.split()
-            if kind == "U":
-                used[path].add(symbol)
-            elif kind in "TDRBV":
-                defined[symbol] = path
+    source = {str(place): path for path, place in objects.items() if place}
+    defined, used = {}, {path: set() for path in objects}
+    for line in subprocess.run(["nm", "-A", *source], capture_output=True, text=True, check=True).stdout.splitlines():
+        place, _, told = line.partition(".o:")
+        path = source[place + ".o"]
+        *_, kind, symbol = told.split()
+        if kind == "U":
+            used[path].add(symbol)
+        elif kind in "TDRBV":
+            defined[symbol] = path
     edges = defaultdict(lambda: defaultdict(set))
     for path, symbols in used.items():
         for symbol in symbols & defined.keys():
