@@ -46,10 +46,10 @@ def shares(item):
 @pytest.hookimpl(tryfirst=True)  # xdist's looks at the groups
 def pytest_collection_modifyitems(items):
     """Tests that share what they made stay together, and in their order; all others go to who is free."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     for item in items:
         if shares(item):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+    items.sort(key=lambda item: not any(map(item.get_closest_marker, ["long", "xdist_group"])))
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -16,7 +16,7 @@ TARGETS = sorted(path for path in BUILD.glob("tests/fuzz/fuzz_*") if path.is_fil
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda path: getattr(path, "name", "none"))
 def test_target_meets_hostile_bytes_without_a_crash(target, tmp_path):
-    seconds = int(os.environ.get("ECFS_FUZZ_SECONDS", 3))
+    seconds = int(os.environ.get("ECFS_FUZZ_SECONDS", 2))
     seeds = Path(__file__).parent / "corpus" / target.name.removeprefix("fuzz_")
     corpus = tmp_path / "corpus"
     corpus.mkdir()

@@ -31,6 +31,7 @@ def each_pair_dead(endpoints):
         one.start()
 
 
+@pytest.mark.long
 def test_any_two_of_six_may_die_whatever_they_speak(place, mixed):
     mount = place.mount(mixed)
     facts = {f"size-{size}": lab.write_pattern(mount.path / f"size-{size}", size, size) for size in [1, SIZE]}

@@ -85,6 +85,7 @@ class Writer:
             shutil.rmtree(directory)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, *([] if not os.environ.get("ECFS_SEED") else [int(os.environ["ECFS_SEED"])])])
 @pytest.mark.parametrize("marked", [False, True])
 def test_each_moment_is_shown_as_it_was(place, kept, seed, marked):

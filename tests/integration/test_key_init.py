@@ -437,6 +437,7 @@ def test_status_says_that_it_was_interrupted(place, archive):
     assert "key_begun" not in archive.json("status")
 
 
+@pytest.mark.long
 def test_killed_at_any_step_it_goes_on(place, archive):
     before = Kept(place, [archive.path, *[endpoint.root for endpoint in archive.endpoints]])
     steps = Steps(place, [archive.path, *[endpoint.root for endpoint in archive.endpoints]])

@@ -211,6 +211,7 @@ class Killer:
         return self.step is not None and self.n >= self.step
 
 
+@pytest.mark.long
 def test_killed_at_each_step_of_being_stored_anew_it_is_whole(place, kept):
     size = 3 * MIB + 77
     mount, late, backup = place.mount(kept), kept.endpoints[4:], place.path / "backup"

@@ -207,6 +207,7 @@ def test_who_went_on_under_the_old_key_is_believed_when_key_files_of_the_new_one
     check_goes_on_elsewhere(place, archive)
 
 
+@pytest.mark.long
 def test_killed_at_any_step_it_goes_on(place, archive):
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
     before, steps = Kept(place, roots), Steps(place, roots)
@@ -439,6 +440,7 @@ def test_one_that_was_interrupted_and_cannot_be_shared_any_more_is_taken_back(pl
     assert all(len(names) == 1 for names in key_files(archive).values())
 
 
+@pytest.mark.long
 def test_killed_at_any_step_and_taken_back_it_does_no_harm(place, archive):
     """What is stored after that is believed, whatever key files of the new key turn up again."""
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]

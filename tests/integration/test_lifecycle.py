@@ -147,6 +147,7 @@ def test_all_is_moved_off_an_endpoint_which_then_can_be_removed(place, mounted):
         mount.umount()
 
 
+@pytest.mark.long
 @pytest.mark.several_objects
 def test_a_dead_endpoint_is_replaced(place, archive):
     top = fill(place, archive)

@@ -446,6 +446,7 @@ class World:
             lab.forget_mounts()
 
 
+@pytest.mark.long
 def test_mount_does_what_a_plain_directory_does(place, tmp_path):
     print(f"ECFS_SEED={SEED}")
     archive = place.archive(place.directories([*lab.NAMES, "grove", "heath"]))
