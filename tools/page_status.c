@@ -620,12 +620,13 @@ static void add_past (GString *page, JsonObject *status)
 {
     JsonObject *past = tool_part (status, "past"), *brake = tool_part (status, "brake");
     if (brake != NULL) {
-        g_autofree char *until = page_since ((int64_t) tool_double (brake, "until"));
+        g_autoptr (GDateTime) end = g_date_time_new_from_unix_local ((gint64) tool_double (brake, "until"));
+        g_autofree char *until = end == NULL ? g_strdup ("?") : g_date_time_format (end, "%F %R");
         page_add (page,
                   "<h2>A mass deletion</h2><p class=\"bad\">%" PRIi64 " of %" PRIi64
                   " files were deleted or overwritten within a short "
-                  "time. All they had is kept. To undo it:</p><pre>%s</pre>",
-                  tool_number (brake, "lost"), tool_number (brake, "files"), tool_text (brake, "command"));
+                  "time. All they had is kept until %s. To undo it:</p><pre>%s</pre>",
+                  tool_number (brake, "lost"), tool_number (brake, "files"), until, tool_text (brake, "command"));
     }
     if (past != NULL && tool_number (past, "bytes") > 0) {
         g_autofree char *bytes = tool_bytes (tool_double (past, "bytes"));
