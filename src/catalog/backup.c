@@ -5,8 +5,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define BUSY_MS    10000
-#define STEP_PAGES 1024 /* that are copied at once: 4 MiB, some milliseconds in which nobody else has the catalog */
+#define BUSY_MS 10000
+
+_Atomic int ecfs_copy_step_pages = 1024; /* 4 MiB, some milliseconds in which nobody else has the catalog */
 
 static bool fail (sqlite3 *db, int rc, const char *path, const char *what, GError **error)
 {
@@ -61,7 +62,7 @@ static bool copy_some (EcfsCatalog *self, sqlite3_backup *backup, bool *ret_done
 {
     ecfs_op_enter (self);
     bool stepped = ecfs_op_wait (self, error); /* it does not read what is not committed */
-    int rc = stepped ? sqlite3_backup_step (backup, STEP_PAGES) : SQLITE_OK;
+    int rc = stepped ? sqlite3_backup_step (backup, atomic_load (&ecfs_copy_step_pages)) : SQLITE_OK;
     ecfs_mutex_unlock (&self->lock);
     *ret_done = rc == SQLITE_DONE;
     return stepped && (rc == SQLITE_OK || rc == SQLITE_DONE || rc == SQLITE_BUSY || rc == SQLITE_LOCKED ||

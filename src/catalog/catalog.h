@@ -80,6 +80,9 @@ void ecfs_catalog_allow (EcfsCatalog *self);
  * sees one of the two, whole. */
 bool ecfs_catalog_replace (const char *path, const char *by, GError **error);
 
+/* How much of it is copied at once; for tests to change. */
+extern _Atomic int ecfs_copy_step_pages;
+
 /** A copy of the catalog as it is at the end of the call, as the file @path, while others go on to use it: they wait
  * for some milliseconds at a time, and no transaction of it stays open. The copy is not durable. Takes as much room as
  * the catalog. ECANCELED soon after *@stop became true; NULL: it is never given up. Blocks; thread-safe. */

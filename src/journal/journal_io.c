@@ -4,7 +4,7 @@
 #define STOP_LOOK_US 200000
 
 GPtrArray *ecfs_journal_load (EcfsArchive *archive, EcfsEndpoint *endpoint, const char *name, uint64_t size,
-                              EcfsJournalFile *ret_file, GError **error)
+                              uint64_t most_bytes, EcfsJournalFile *ret_file, GError **error)
 {
     char own_name[ECFS_JOURNAL_NAME_SIZE];
     if (size > SIZE_MOST) {
@@ -13,7 +13,10 @@ GPtrArray *ecfs_journal_load (EcfsArchive *archive, EcfsEndpoint *endpoint, cons
     }
     g_autofree uint8_t *bytes = g_malloc (size + 1);
     const EcfsRange range = {.size = size, .to = bytes};
-    if (!ecfs_endpoint_read_wait (endpoint, name, &range, 1, error))
+    if (!ecfs_endpoint_read_wait (endpoint, name, &range, 1, error) ||
+        !ecfs_journal_file_head (bytes, size, ret_file, error) ||
+        (ret_file->raw_bytes > most_bytes &&
+         !ecfs_fail (error, EBADMSG, "endpoint %s: %s has too many records", ecfs_endpoint_name (endpoint), name)))
         return NULL;
     g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes, size, ecfs_archive_keys (archive), ret_file, error);
     if (rows == NULL) {

@@ -6,25 +6,28 @@
 
 #include <inttypes.h>
 
-#define SMALL_BYTES  (256u << 10) /* of a segment, as it is stored */
-#define MERGED_BYTES (4u << 20)   /* of the records of a larger one, about */
-#define GROUP_LEAST  16           /* segments that one is made of */
-#define N_NEWEST     64           /* that stay as they are */
-#define FILES_MAX    1000000      /* that an endpoint lists */
+#define SMALL_BYTES  (256u << 10)       /* of a segment, as it is stored */
+#define MERGED_BYTES (4u << 20)         /* of the records of a larger one, about */
+#define RECORDS_MOST (4 * MERGED_BYTES) /* of the records of one that is read: who lies may have packed more */
+#define GROUP_LEAST  16                 /* segments that one is made of */
+#define N_NEWEST     64                 /* that stay as they are */
+#define FILES_MAX    1000000            /* that an endpoint lists */
 
 _Atomic unsigned ecfs_merge_least = 256;
 
 typedef struct Seen {
     EcfsJournalFile file; /* as its name says */
     uint64_t size;
-    bool stays; /* it is damaged, or contradicts another */
-    bool gone;
+    bool stays;   /* it is damaged, or contradicts another */
+    bool covered; /* a larger one has its records, or it is gone */
 } Seen;
 
 typedef struct Merging {
     EcfsArchive *archive;
     EcfsEndpoint *endpoint;
     const atomic_bool *stop;
+    int64_t end_us;
+    bool stopped;  /* before the end */
     GArray *files; /* of Seen, in order */
     const EcfsSnapshotRow *newest;
     uint64_t n_behind;
@@ -55,9 +58,10 @@ static Seen *seen_at (const Merging *self, guint i)
     return &g_array_index (self->files, Seen, i);
 }
 
-static bool is_stopped (const Merging *self)
+static bool is_stopped (Merging *self)
 {
-    return self->stop != NULL && atomic_load (self->stop);
+    self->stopped = self->stopped || ecfs_now_us () >= self->end_us || (self->stop != NULL && atomic_load (self->stop));
+    return self->stopped;
 }
 
 /* All records of a segment, without a gap; NULL: it is none of ours, or damaged, or cannot be read. */
@@ -67,7 +71,10 @@ static GPtrArray *load (const Merging *self, const Seen *seen)
     char name[ECFS_JOURNAL_NAME_SIZE];
     g_autoptr (GError) why = NULL;
     ecfs_journal_file_name (&seen->file, name);
-    g_autoptr (GPtrArray) rows = ecfs_journal_load (self->archive, self->endpoint, name, seen->size, &file, &why);
+    if (seen->size > 2 * MERGED_BYTES)
+        return NULL;
+    g_autoptr (GPtrArray) rows =
+        ecfs_journal_load (self->archive, self->endpoint, name, seen->size, RECORDS_MOST, &file, &why);
     if (rows == NULL) {
         g_info ("a segment stays as it is: %s", why->message);
         return NULL;
@@ -105,7 +112,7 @@ static bool remove_file (Merging *self, Seen *seen, GError **error)
     g_autoptr (GError) why = NULL;
     ecfs_journal_file_name (&seen->file, name);
     if (ecfs_endpoint_remove_wait (self->endpoint, name, &why) || why->code == ENOENT) {
-        seen->gone = true;
+        seen->covered = true;
         return true;
     }
     g_propagate_error (error, g_steal_pointer (&why));
@@ -127,7 +134,7 @@ static bool remove_contained (Merging *self, guint at, guint *ret_end, GError **
     guint end = at + 1;
     for (; end < self->files->len && contains (&wide->file, &seen_at (self, end)->file) && !is_stopped (self); end++) {
         Seen *seen = seen_at (self, end);
-        rows = rows == NULL ? load (self, wide) : rows;
+        rows = rows == NULL && !wide->stays ? load (self, wide) : rows;
         g_autoptr (GPtrArray) some = rows == NULL ? NULL : load (self, seen);
         if (some == NULL || !has_rows (rows, seen->file.first - wide->file.first, some))
             seen->stays = wide->stays = true;
@@ -160,7 +167,7 @@ static bool is_continued (const EcfsJournalRow *last, const EcfsJournalRow *next
 
 static bool is_small (const Seen *seen)
 {
-    return seen->size < SMALL_BYTES && !seen->stays && !seen->gone;
+    return seen->size < SMALL_BYTES && !seen->stays && !seen->covered;
 }
 
 /* How many from @at on are small, and follow one another. */
@@ -240,8 +247,7 @@ static bool merge_some (Merging *self, guint at, guint end, guint *ret_next, GEr
     if (!store (self, &seen_at (self, at)->file, rows, error))
         return false;
     for (guint i = 0; i < n; i++)
-        if (!remove_file (self, seen_at (self, at + i), error))
-            return false;
+        seen_at (self, at + i)->covered = true;
     return true;
 }
 
@@ -255,6 +261,9 @@ static bool merge (Merging *self, GError **error)
     if (n_small < atomic_load (&ecfs_merge_least))
         return true;
     g_array_sort (self->files, compare);
+    for (guint i = self->files->len; i-- > 1;) /* a list may name a file twice */
+        if (compare (seen_at (self, i - 1), seen_at (self, i)) == 0)
+            g_array_remove_index (self->files, i);
     if (!remove_all_contained (self, error))
         return false;
     guint end = self->files->len - MIN (self->files->len, N_NEWEST);
@@ -264,14 +273,15 @@ static bool merge (Merging *self, GError **error)
     return true;
 }
 
-bool ecfs_journal_merge (EcfsArchive *archive, EcfsEndpoint *endpoint, const EcfsSnapshotRow *newest,
-                         const atomic_bool *stop, uint64_t *ret_n_behind, GError **error)
+bool ecfs_journal_merge (EcfsArchive *archive, EcfsEndpoint *endpoint, const EcfsSnapshotRow *newest, int64_t end_us,
+                         const atomic_bool *stop, EcfsMerged *ret_merged, GError **error)
 {
     g_autoptr (GArray) files = g_array_new (FALSE, FALSE, sizeof (Seen));
-    Merging self = {.archive = archive, .endpoint = endpoint, .stop = stop, .files = files, .newest = newest};
+    Merging self = {
+        .archive = archive, .endpoint = endpoint, .stop = stop, .end_us = end_us, .files = files, .newest = newest};
     bool merged = merge (&self, error);
     for (guint i = 0; i < files->len; i++)
-        self.n_behind += !seen_at (&self, i)->gone && is_behind (&self, &seen_at (&self, i)->file);
-    *ret_n_behind = self.n_behind;
+        self.n_behind += !seen_at (&self, i)->covered && is_behind (&self, &seen_at (&self, i)->file);
+    *ret_merged = (EcfsMerged){.is_done = merged && !self.stopped, .n_behind = self.n_behind};
     return merged;
 }

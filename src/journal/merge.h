@@ -10,13 +10,19 @@
 /* Small segments of an endpoint of which it is not worth to make larger ones; for tests to change. */
 extern _Atomic unsigned ecfs_merge_least;
 
+typedef struct EcfsMerged {
+    bool is_done;      /* else there was no time to look at all */
+    uint64_t n_behind; /* segments that a recovery reads behind the snapshot */
+} EcfsMerged;
+
 /**
- * Makes larger segments of small ones at an endpoint that this archive may write to, and removes these once the larger
- * one reads as they did. The newest stay: followers are about to read them. Blocks; gives up soon after *@stop became
- * true. *ret_n_behind: how many it has then behind the snapshot @newest (sequence 0: there is none). What is damaged,
- * or contradicts another, stays as it is. Crash-safe: a larger one beside those that it was made of says nothing new.
+ * Makes larger segments of small ones at an endpoint that this archive may write to. These go at the next call, if what
+ * the larger one says still reads as they do: so it is on the disk by then, and who has listed them before has read
+ * them, or lists them again. The newest stay in any case. Blocks until @end_us at most; gives up soon after *@stop
+ * became true. @newest: the last snapshot; sequence 0: there is none. What is damaged, or contradicts another, stays as
+ * it is. *ret_merged is set in any case.
  */
-bool ecfs_journal_merge (EcfsArchive *archive, EcfsEndpoint *endpoint, const EcfsSnapshotRow *newest,
-                         const atomic_bool *stop, uint64_t *ret_n_behind, GError **error);
+bool ecfs_journal_merge (EcfsArchive *archive, EcfsEndpoint *endpoint, const EcfsSnapshotRow *newest, int64_t end_us,
+                         const atomic_bool *stop, EcfsMerged *ret_merged, GError **error);
 
 #endif

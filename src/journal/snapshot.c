@@ -22,6 +22,7 @@
 #define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
 #define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
 #define N_GENERATIONS  2
+#define MERGE_US       (20 * G_USEC_PER_SEC) /* for one endpoint at one look */
 
 _Atomic int64_t ecfs_snapshot_look_us = 60 * G_USEC_PER_SEC;
 _Atomic int64_t ecfs_snapshot_retry_us = INT64_C (600) * G_USEC_PER_SEC;
@@ -47,6 +48,11 @@ struct EcfsSnapshots {
     uint64_t n_behind;   /* … how many there were behind the last snapshot then; … */
     bool has_behind;     /* … else those of before are the lineage's to count */
     uint64_t n_unmerged; /* of which merging has not made larger ones, or has tried to */
+    bool merging;        /* some endpoints are still to come: next_merged is the next, … */
+    size_t next_merged;
+    bool all_merged;      /* … none before it could not be */
+    uint64_t most_behind; /* … and so many are at one of these behind the last snapshot */
+    atomic_bool in_merge; /* nothing else is under way */
     EcfsMutex lock;
     EcfsCond over;
     bool ended; /* guarded by lock */
@@ -137,8 +143,7 @@ static size_t choose (EcfsArchive *archive, const bool *failed, EcfsEndpoint **r
     return n_chosen < n_copies ? 0 : n_chosen;
 }
 
-/* Forgets those before it that nobody needs. */
-static bool note_snapshot (EcfsArchive *archive, const EcfsSnapshotRow *row, GError **error)
+bool ecfs_snapshot_note (EcfsArchive *archive, const EcfsSnapshotRow *row, GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (archive);
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, error);
@@ -179,7 +184,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
         if (ecfs_snapshot_store (&order, &row, &bad, &why)) {
             for (size_t i = 0; i < order.n_endpoints; i++)
                 ecfs_archive_note_journal (archive, positions[i], false);
-            return note_snapshot (archive, &row, error);
+            return ecfs_snapshot_note (archive, &row, error);
         }
         if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
             if (why->code == EPERM) /* what broke off keeps its name there: the next has another */
@@ -208,6 +213,8 @@ static bool take_snapshot (EcfsSnapshots *self, GError **error)
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
         self->tidied[i] = false;
     note_behind (self, 0);
+    self->n_unmerged = 0;
+    self->merging = false;
     return true;
 }
 
@@ -379,36 +386,54 @@ static uint64_t count_segments (EcfsSnapshots *self)
            (self->has_behind ? self->n_behind : ecfs_lineage_n_segments (self->lineage));
 }
 
-/* Where nothing may be removed, what is small stays, and a recovery has it all to read. */
+/* At one endpoint; false: that is not over. */
+static bool merge_at (EcfsSnapshots *self, size_t position, const EcfsSnapshotRow *newest)
+{
+    EcfsMerged merged;
+    g_autoptr (GError) why = NULL;
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, position);
+    bool may = ecfs_endpoint_retain_us (endpoint->endpoint) == ECFS_RETAIN_NOT &&
+               ecfs_lineage_confirm (self->lineage, position);
+    self->all_merged = self->all_merged && may;
+    if (!may)
+        return true;
+    bool good = ecfs_journal_merge (self->archive, endpoint->endpoint, newest, ecfs_now_us () + MERGE_US, &self->stop,
+                                    &merged, &why);
+    if (!good)
+        g_info ("segments stay as they are for now: %s", why->message);
+    self->all_merged = self->all_merged && good;
+    self->most_behind = MAX (self->most_behind, merged.n_behind);
+    return merged.is_done || !good;
+}
+
+/* One endpoint after the other, at each look one of them and not for long: others wait for the lock. Where nothing may
+ * be removed, what is small stays, and a recovery has it all to read. */
 static bool merge (EcfsSnapshots *self, GError **error)
 {
-    EcfsArchive *archive = self->archive;
     EcfsSnapshotRow newest = {.sequence = 0};
-    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
-    uint64_t most = 0, n_segments = count_segments (self);
-    bool all = true;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (self->archive), error);
     if (rows == NULL)
         return false;
-    if (n_segments < self->n_unmerged + atomic_load (&ecfs_merge_least))
+    if (!self->merging && count_segments (self) < self->n_unmerged + atomic_load (&ecfs_merge_least))
         return true;
+    if (!self->merging) {
+        self->merging = self->all_merged = true;
+        self->most_behind = self->next_merged = 0;
+    }
     if (rows->len > 0)
         newest = g_array_index (rows, EcfsSnapshotRow, 0);
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive) && !atomic_load (&self->stop); i++) {
-        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        uint64_t n_behind = 0;
-        g_autoptr (GError) why = NULL;
-        if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint))
-            continue;
-        bool may =
-            ecfs_endpoint_retain_us (endpoint->endpoint) == ECFS_RETAIN_NOT && ecfs_lineage_confirm (self->lineage, i);
-        if (may && !ecfs_journal_merge (archive, endpoint->endpoint, &newest, &self->stop, &n_behind, &why))
-            g_info ("segments stay as they are for now: %s", why->message);
-        all = all && may && why == NULL;
-        most = MAX (most, n_behind);
+    for (bool worked = false; self->next_merged < ecfs_archive_n_endpoints (self->archive) && !worked;) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, self->next_merged);
+        worked = ecfs_archive_has_journal (endpoint) && !ecfs_endpoint_is_down (endpoint->endpoint);
+        if (worked && (!merge_at (self, self->next_merged, &newest) || atomic_load (&self->stop)))
+            return true;
+        self->next_merged++;
     }
-    if (all)
-        note_behind (self, most);
-    self->n_unmerged = count_segments (self);
+    self->merging = self->next_merged < ecfs_archive_n_endpoints (self->archive);
+    if (!self->merging && self->all_merged)
+        note_behind (self, self->most_behind);
+    if (!self->merging)
+        self->n_unmerged = count_segments (self);
     return true;
 }
 
@@ -433,7 +458,10 @@ static void *run (void *data)
         self->take = is_damaged (self);
     }
     bool done = (!self->take || (mark_moment (self->archive, &error) && take_snapshot (self, &error))) &&
-                drop_records (self, &error) && tidy (self, &error) && merge (self, &error);
+                drop_records (self, &error) && tidy (self, &error);
+    atomic_store (&self->in_merge, true);
+    done = done && merge (self, &error);
+    atomic_store (&self->in_merge, false);
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (self->archive));
     if (!done)
         tell_failure (self, error);
@@ -534,7 +562,7 @@ void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored)
         return;
     uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
     self->look_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_look_us);
-    if (sequence == self->counted && ecfs_now_us () < self->watch_us)
+    if (sequence == self->counted && ecfs_now_us () < self->watch_us && !self->merging)
         return;
     self->counted = sequence;
     self->n_stored = n_stored;
@@ -563,6 +591,11 @@ static bool is_small (EcfsSnapshots *self)
 
 void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored)
 {
+    if (self->running && atomic_load (&self->in_merge)) { /* which goes on with the next mount */
+        atomic_store (&self->stop, true);
+        join (self);
+        atomic_store (&self->stop, false);
+    }
     if (self->running && is_over (self, 0))
         join (self);
     int64_t now_us = ecfs_now_us ();

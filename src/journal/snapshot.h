@@ -61,4 +61,8 @@ typedef struct EcfsSnapshotOrder {
  */
 bool ecfs_snapshot_store (const EcfsSnapshotOrder *order, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error);
 
+/** One was stored: notes it, tells if it is far smaller than the last, and forgets those before it that nobody needs.
+ * By who has the archive open for writing. */
+bool ecfs_snapshot_note (EcfsArchive *archive, const EcfsSnapshotRow *row, GError **error);
+
 #endif

@@ -178,6 +178,7 @@ static void run_readings (EcfsRecovering *self, Reading *readings, size_t n_read
                                readings[i].error->message);
             self->places[readings[i].copy->position].has_false = true;
             self->has_sealed = self->has_sealed || readings[i].error->code == ENOKEY;
+            self->has_vanished = self->has_vanished || readings[i].error->code == ENOENT;
             g_error_free (readings[i].error);
         }
 }

@@ -11,9 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ROUNDS   4   /* until the catalog and what it says of the archive agree */
-#define GROWTHS  3   /* times that it is made again since another machine has stored changes meanwhile */
-#define RECENT_S 120 /* what wrote within this time may still be there */
+#define VANISHED_ROUNDS 2
+#define ROUNDS          4   /* until the catalog and what it says of the archive agree */
+#define GROWTHS         3   /* times that it is made again since another machine has stored changes meanwhile */
+#define RECENT_S        120 /* what wrote within this time may still be there */
 
 static void tell_pending (EcfsRecovering *self)
 {
@@ -342,7 +343,7 @@ static bool build (EcfsRecovering *self, const char *path, size_t n_known, size_
     self->is_past = self->is_gapped = self->sums->is_older = false;
     self->then = 0;
     self->then_ns = 0;
-    self->has_doubted = false;
+    self->has_doubted = self->has_vanished = false;
     for (size_t i = 0; i < self->n_places; i++)
         self->places[i].n_doubts = 0;
     return ecfs_recover_journal (self, path, error);
@@ -383,6 +384,10 @@ static bool make_namespace (EcfsRecovering *self, const char *path, GError **err
         if (!build (self, path, n_known, n_copies, error))
             return false;
     }
+    /* The mount may have made few segments of many meanwhile: they have other names now. */
+    for (unsigned round = 0; self->has_vanished && round < VANISHED_ROUNDS; round++)
+        if (!build (self, path, self->n_known, self->n_copies, error))
+            return false;
     tell_pending (self);
     return true;
 }

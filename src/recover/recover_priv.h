@@ -77,6 +77,7 @@ typedef struct EcfsRecovering {
     size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
     atomic_uint n_sealed;    /* stripes that are sealed under a key that is not given, … */
     atomic_uint n_told;      /* … and those that told of their objects */
+    bool has_vanished;       /* a file of the journal was listed, and not there when it was read */
     bool has_sealed;         /* a copy of a journal file is sealed under a key that is not given */
     bool has_doubted;        /* a snapshot is there that is not believed */
     char *unsettled;         /* names of those that tell of later changes, which nobody can rule out; NULL: none do */

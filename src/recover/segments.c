@@ -322,14 +322,23 @@ static void find_next (EcfsRecovering *self, const GPtrArray *segments, uint32_t
 static bool skip_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch)
 {
     uint64_t first = UINT64_MAX;
+    uint32_t epoch_behind = 0;
     for (guint i = 0; i < segments->len; i++) {
         const EcfsRecoverFound *found = segment_at (segments, i);
         if (!found->useless && found->file.epoch >= epoch && found->file.first <= found->end &&
-            found->file.first > self->sums->sequence + 1) /* that was looked for just now */
-            first = MIN (first, found->file.first);
+            found->file.first > self->sums->sequence + 1 && /* that was looked for just now */
+            found->file.first < first) {
+            first = found->file.first;
+            epoch_behind = found->file.epoch;
+        }
     }
     if (first == UINT64_MAX)
         return false;
+    /* A recovery leaves no gap within an epoch: some of that may have been before the moment. */
+    if (!self->is_past && epoch_behind == epoch && self->what->watch == NULL) {
+        self->sums->is_older = true;
+        ecfs_recover_tell (self, "the journal has a gap: names are as of change %" PRIu64, self->then);
+    }
     self->is_gapped = self->is_gapped || !self->is_past;
     self->is_past = true;
     self->sums->sequence = first - 1;

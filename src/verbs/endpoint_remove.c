@@ -18,8 +18,7 @@
 
 #include <inttypes.h>
 
-#define N_GENERATIONS 2
-#define PATIENCE_US   5000000
+#define PATIENCE_US 5000000
 
 /* *ret_n: those that are to be moved; *ret_n_lost: of the past, those that go with the endpoint. */
 static bool count_objects (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, uint64_t *ret_n,
@@ -47,6 +46,8 @@ static bool check_empty (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint,
 {
     bool empty;
     uint64_t n_objects, n_lost;
+    if (!ecfs_archive_reaches (endpoint)) /* for a moment, perhaps: what it alone has is not to be given up for that */
+        ecfs_archive_probe (self, PATIENCE_US);
     if (!ecfs_endpoint_is_empty (self, endpoint, &empty, error))
         return false;
     if (!empty) /* it may be that what the past has goes with it, if it does not answer */
@@ -122,9 +123,7 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up for a snapshot of the catalog");
     return ecfs_catalog_barrier (ecfs_archive_catalog (self), error) &&
-           ecfs_snapshot_store (&order, &row, NULL, error) &&
-           ecfs_catalog_snapshot_add (ecfs_archive_catalog (self), &row, N_GENERATIONS,
-                                      ecfs_config_history_since (ecfs_archive_config (self)), error);
+           ecfs_snapshot_store (&order, &row, NULL, error) && ecfs_snapshot_note (self, &row, error);
 }
 
 static bool store_snapshot (EcfsArchive *self, GError **error)

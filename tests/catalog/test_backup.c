@@ -59,14 +59,17 @@ static void test_is_of_one_moment (void)
         }
     }
     g_autofree char *path = g_build_filename (f.dir, "copy", NULL);
+    atomic_store (&ecfs_copy_step_pages, 16); /* so that much is written between the first step and the last */
     g_assert_cmpint (pthread_create (&thread, NULL, write_on, &writer), ==, 0);
     for (unsigned i = 0; i < 5; i++) {
         unsigned before = atomic_load (&writer.n_made);
         while (atomic_load (&writer.n_made) < before + PAIRS_LEAST)
             g_usleep (1000);
         uint64_t n_least = totals_of (f.catalog).n_inodes;
+        unsigned n_made = atomic_load (&writer.n_made);
         OK (e, ecfs_catalog_copy (f.catalog, path, NULL, &e));
         uint64_t n_most = totals_of (f.catalog).n_inodes;
+        g_assert_cmpuint (atomic_load (&writer.n_made), >, n_made + 10);
         g_autoptr (GError) error = NULL;
         EcfsCatalog *copy = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, &error);
         g_assert_no_error (error);

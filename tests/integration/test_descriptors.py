@@ -127,7 +127,7 @@ def test_servers_of_a_descriptor_see_no_key_unless_they_are_named(place):
     text = lab.ecfs("export", archive.path, "/file").stdout
     first = archive.endpoints[0]
     page = (lab.REPOSITORY / "man/ecfs-fetch.1").read_text().partition("endpoints of\n")[2].partition("\nwhose servers")[0]
-    listed = set(re.findall(r"[a-z]{3,}", page)) - {"and"}
+    listed = set(re.findall(r"[a-z][a-z0-9]+", page)) - {"and"}
     assert listed and listed <= set(sum(lab.schemes(), []))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0)
