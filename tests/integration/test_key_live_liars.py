@@ -30,11 +30,12 @@ class Truth:
     """What is said of both liars' files: this is what others say. The same object speaks for both.
 
     exits: what fsck may exit with when it only looks, and when it repairs. is_named: somebody tells the user who lies;
-    is_named_later: also somebody who comes after the mount.
+    is_named_later: also somebody who comes after the mount. is_named_in_turn: only whoever asks again.
     """
     exits = {0}, {0}
     is_named = True
     is_named_later = True
+    is_named_in_turn = False
 
     def __init__(self, world):
         self.world, self.over, self.lock, self.n_asked = world, threading.Event(), threading.Lock(), {}
@@ -176,6 +177,7 @@ class Invents(Truth):
 class Reverts(Truth):
     """Its marker is one that it had before, and that which was written last, in turns."""
     is_named_later = False  # nothing tells one that is set back from one of an endpoint that was away
+    is_named_in_turn = True
 
     def content(self, handler, path):
         if path == MARKER and self.turn(handler.liar.name) % 2:
@@ -476,8 +478,8 @@ def use(place, world):
     mount = place.mount(world.archive)
     lab.assert_same_tree(world.tree, lab.describe_tree(mount.path))
     tree = change(mount)
-    waited = ends(lab.PROGRAM, "wait", mount.path)
-    assert waited.returncode == 0, waited.stderr
+    lab.until(lambda: ends(lab.PROGRAM, "wait", mount.path).returncode == 0, PATIENCE_S,
+              "all is stored, and what was met is repaired")
     assert_reads(mount, tree)
     assert_kept(before, world)
     return mount, tree, honest(world), ends(lab.PROGRAM, "status", world.archive.path).stdout
@@ -503,6 +505,9 @@ def recover(place, endpoints):
 def goes_on(place, world, lie):
     world.lies(lie)
     mount, tree, before, said = use(place, world)
+    if lie.is_named_in_turn:
+        lab.until(lambda: ends(lab.PROGRAM, "wait", mount.path).returncode == 0 and named(mount.text()) == set(LIARS),
+                  PATIENCE_S, "the mount has met both")
     mount.umount(PATIENCE_S)
     told = [said, mount.text(), *check_and_repair(world, before, lie.exits)]
     mount = place.mount(world.archive)
