@@ -299,7 +299,6 @@ static void test_region (Fixture *self, gconstpointer features)
     if (self->store == NULL)
         return;
     uint8_t byte = 7;
-    g_autoptr (GError) error = NULL;
     s3_set (self->store, "elsewhere", true);
     restart (self, "");
     g_assert_cmpint (try_store (self, "followed", &byte, 1), ==, 0);
