@@ -1,8 +1,8 @@
 /*
  * An archive of very many small files, for measuring what its catalog costs: bench_size make FILES ARCHIVE fills the
  * catalog of a new archive of `ecfs init`, which has six directories for endpoints and the code rs:4+2, and puts files
- * of the right names and sizes, without content, where its stripes should be; bench_size snapshot ARCHIVE stores a
- * snapshot of it.
+ * of the right names and sizes, without content, where its stripes should be; bench_size alone FILES ARCHIVE likewise,
+ * with an object for each file instead of packs; bench_size snapshot ARCHIVE stores a snapshot of it.
  */
 #include "archive/archive.h"
 #include "archive/common.h"
@@ -39,6 +39,7 @@ typedef struct Bench {
     uint64_t sequence;
     uint64_t ino;
     uint64_t n_refused;
+    uint64_t per_object; /* files */
 } Bench;
 
 static void must (bool ok, const GError *error)
@@ -104,7 +105,7 @@ static void put_stripe_file (const Bench *self, const EcfsObjectRow *object, con
     }
 }
 
-static EcfsUuid make_pack (Bench *self, unsigned number, uint64_t n_files)
+static EcfsUuid make_object (Bench *self, unsigned number, uint64_t n_files)
 {
     g_autoptr (EcfsObjectRow) pack = ecfs_object_row_new ();
     pack->uuid = ecfs_object_uuid (number);
@@ -122,7 +123,8 @@ static EcfsUuid make_pack (Bench *self, unsigned number, uint64_t n_files)
         g_array_append_val (pack->stripes, stripe);
     }
     ecfs_journal_put_object (self->record, pack, self->uuids);
-    ecfs_journal_put_object_kind (self->record, &pack->uuid, ECFS_OBJECT_PACK);
+    if (self->per_object > 1)
+        ecfs_journal_put_object_kind (self->record, &pack->uuid, ECFS_OBJECT_PACK);
     end_record (self);
     return pack->uuid;
 }
@@ -133,10 +135,11 @@ static void make_file (Bench *self, uint64_t parent, const EcfsUuid *pack, uint6
     const uint8_t sha256[ECFS_SHA256_SIZE] = {(uint8_t) number, (uint8_t) (number >> 8), (uint8_t) (number >> 16)};
     const EcfsAttr attr = attr_of (++self->ino, S_IFREG | 0644, FILE_BYTES);
     const EcfsJournalExtent extent = {
-        .length = FILE_BYTES, .object = *pack, .object_offset = number % PER_PACK * FILE_BYTES};
+        .length = FILE_BYTES, .object = *pack, .object_offset = number % self->per_object * FILE_BYTES};
     ecfs_journal_put_inode (self->record, &attr, NULL);
     ecfs_journal_put_content (self->record, &attr, &extent, 1);
-    ecfs_journal_put_content_sha256 (self->record, attr.ino, 1, sha256);
+    if (self->per_object > 1)
+        ecfs_journal_put_content_sha256 (self->record, attr.ino, 1, sha256);
     ecfs_journal_put_name_added (self->record, parent, name, attr.ino);
     end_record (self);
 }
@@ -167,8 +170,8 @@ static void make (Bench *self, uint64_t n_files)
     for (uint64_t i = 0; i < n_files; i++) {
         if (i % PER_DIR == 0)
             parent = make_directory (self, (unsigned) (i / PER_DIR));
-        if (i % PER_PACK == 0)
-            pack = make_pack (self, (unsigned) (i / PER_PACK), MIN (n_files - i, PER_PACK));
+        if (i % self->per_object == 0)
+            pack = make_object (self, (unsigned) (i / self->per_object), MIN (n_files - i, self->per_object));
         make_file (self, parent, &pack, i);
     }
     ecfs_journal_put_next_ino (self->record, self->ino + 1);
@@ -191,9 +194,10 @@ int main (int argc, char **argv)
 {
     g_autoptr (GError) error = NULL;
     Bench self = {.n_refused = 0};
-    bool makes = argc == 4 && g_str_equal (argv[1], "make");
+    bool alone = argc == 4 && g_str_equal (argv[1], "alone");
+    bool makes = alone || (argc == 4 && g_str_equal (argv[1], "make"));
     if (!makes && !(argc == 3 && g_str_equal (argv[1], "snapshot"))) {
-        fprintf (stderr, "usage: bench_size make FILES ARCHIVE | snapshot ARCHIVE\n");
+        fprintf (stderr, "usage: bench_size make|alone FILES ARCHIVE | snapshot ARCHIVE\n");
         return 2;
     }
     EcfsArchive *archive = ecfs_archive_open (argv[argc - 1], 0, &error);
@@ -202,6 +206,7 @@ int main (int argc, char **argv)
     double cpu = cpu_seconds ();
     int64_t begun_us = ecfs_now_us ();
     if (makes) {
+        self.per_object = alone ? 1 : PER_PACK;
         load_endpoints (&self, ecfs_archive_config (archive));
         make (&self, g_ascii_strtoull (argv[2], NULL, 10));
     } else {
