@@ -122,7 +122,7 @@ static void test_stripes_move (void)
     uint64_t ino;
     fixture_init (&f);
     fixture_add_endpoints (&f);
-    g_autoptr (EcfsObjectRow) object = store (&f, &ino, 5);
+    ecfs_object_row_free (store (&f, &ino, 5));
     overwrite (&f, ino);
     const uint64_t n_deletions = get_totals (&f).n_deletions;
     g_autoptr (EcfsObjectRow) before = one_past (&f);
@@ -198,7 +198,7 @@ static void test_is_doomed (void)
     int64_t intent;
     fixture_init (&f);
     fixture_add_endpoints (&f);
-    g_autoptr (EcfsObjectRow) object = store (&f, &ino, 6);
+    ecfs_object_row_free (store (&f, &ino, 6));
     overwrite (&f, ino);
     g_autoptr (EcfsObjectRow) past = one_past (&f);
     const EcfsStripeRow stripe = {.index = 2, .instance = 88, .endpoint = f.endpoints[3], .size = 350};
@@ -223,7 +223,7 @@ static void test_endpoints_go (void)
     uint64_t ino;
     fixture_init (&f);
     fixture_add_endpoints (&f);
-    g_autoptr (EcfsObjectRow) object = store (&f, &ino, 2);
+    ecfs_object_row_free (store (&f, &ino, 2));
     OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, "file", NULL, &e));
     OK (e, ecfs_catalog_drop (f.catalog, ino, &e));
     for (guint i = 0; i < 2; i++) {
