@@ -248,6 +248,31 @@ static void test_stores_once (Fixture *self, gconstpointer features)
     }
 }
 
+/* A success is what S3 says for one: an answer 200 that is an error, or the page of a gateway, is none. */
+static void test_false_successes (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    static const char *const answers[] = {"rosy", "maintenance", "unmarked"};
+    g_autofree uint8_t *bytes = test_bytes (9 * MIB, 5);
+    g_assert_cmpint (try_store (self, "stripes/old", bytes, 1000), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS (answers); i++) {
+        s3_set (self->store, answers[i], true);
+        g_assert_cmpint (try_store (self, "stripes/new", bytes, 1000), ==, EPROTO);
+        g_assert_cmpint (try_store (self, "stripes/new", bytes, 9 * MIB), ==, EPROTO);
+        g_autoptr (GError) error = NULL;
+        bool removed = ecfs_endpoint_remove_wait (self->endpoint, "stripes/old", &error);
+        s3_set (self->store, answers[i], false);
+        g_assert_true (removed == (i == 2));
+        if (removed)
+            break;
+        g_assert_error (error, ECFS_ERROR, EPROTO);
+        holds (self, "stripes/old", bytes, 1000);
+    }
+    g_assert_cmpint (try_store (self, "stripes/new", bytes, 1000), ==, 0);
+    holds (self, "stripes/new", bytes, 1000);
+}
+
 /* What an upload of a process that died leaves is seen, and can be removed by the name of its file alone. */
 static void test_unfinished (Fixture *self, gconstpointer features)
 {
@@ -397,6 +422,7 @@ int main (int argc, char **argv)
     add ("/s3/stores-once-where-the-server-is-busy", "slow-down", test_stores_once);
     add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);
     add ("/s3/stores-once-where-answers-are-empty", "terse", test_stores_once);
+    add ("/s3/believes-no-success-that-is-none", "", test_false_successes);
     add ("/s3/removes-what-unfinished-uploads-left", "paged", test_unfinished);
     add ("/s3/goes-to-the-region-of-the-bucket", "", test_region);
     add ("/s3/says-what-is-wrong", "", test_refusals);

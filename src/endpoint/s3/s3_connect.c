@@ -74,8 +74,9 @@ static void ask_root (Look *look)
 static void made (EcfsHttp *http, EcfsHttpOp *op)
 {
     Look *look = (Look *) op;
-    (void) http;
-    if (!ecfs_http_good (op->call.status)) {
+    const EcfsHttpCall *call = &op->call;
+    bool is_bucket = *ecfs_s3 (http)->config->prefix == '\0'; /* some servers describe a bucket that they made */
+    if (!(is_bucket ? ecfs_http_good (call->status) && !ecfs_s3_is_error (call) : ecfs_s3_did (call))) {
         GError *why = ecfs_http_refusal (op, "");
         look->error =
             g_error_new (ECFS_ERROR, why->code, "cannot make %s%s", ecfs_s3 (http)->config->http.plain, why->message);

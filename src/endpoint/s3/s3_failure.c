@@ -32,6 +32,12 @@ bool ecfs_s3_is_error (const EcfsHttpCall *call)
     return is_error;
 }
 
+bool ecfs_s3_did (const EcfsHttpCall *call)
+{
+    const GString *words = call->words;
+    return ecfs_http_good (call->status) && (words == NULL || strspn (words->str, " \t\r\n") == words->len);
+}
+
 static GError *new_error (int code, const char *format, ...) G_GNUC_PRINTF (2, 3);
 static GError *new_error (int code, const char *format, ...)
 {
@@ -137,6 +143,11 @@ static GError *code_error (const EcfsS3 *self, const EcfsHttpCall *call, const c
         if (g_strcmp0 (values->code, known[i].code) == 0)
             return new_error (known[i].number, "%s: %s (%s of the bucket %s)", name, known[i].words, known[i].code,
                               self->config->bucket);
+    if (ecfs_http_good (call->status) && values->code == NULL)
+        return new_error (EPROTO,
+                          "%s: %s is answered by %ld and a page that is none of S3's: see what stands between here and "
+                          "%s",
+                          name, call->method, call->status, self->own.base);
     return new_error (call->status >= 500 ? EIO : EPROTO, "%s: %s is answered by %ld %s of the bucket %s%s%s", name,
                       call->method, call->status, values->code != NULL ? values->code : "without a reason",
                       self->config->bucket, values->message != NULL ? ": " : "",

@@ -126,7 +126,7 @@ static bool next_page (ListOp *list)
 static void given_up (EcfsHttp *self, EcfsHttpOp *op)
 {
     (void) self;
-    bool good = ecfs_http_good (op->call.status) || op->call.status == 404;
+    bool good = ecfs_s3_did (&op->call) || op->call.status == 404;
     ecfs_http_op_end (op, 0, good ? NULL : ecfs_http_refusal (op, op->request->name));
 }
 

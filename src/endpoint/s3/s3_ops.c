@@ -42,8 +42,7 @@ static SmallOp *new_op (EcfsHttp *self, EcfsStream *request)
 static void removed (EcfsHttp *self, EcfsHttpOp *op)
 {
     (void) self;
-    bool good = ecfs_http_good (op->call.status);
-    ecfs_http_op_end (op, 0, good ? NULL : ecfs_http_refusal (op, op->request->name));
+    ecfs_http_op_end (op, 0, ecfs_s3_did (&op->call) ? NULL : ecfs_http_refusal (op, op->request->name));
 }
 
 static void found (EcfsHttp *self, EcfsHttpOp *op)

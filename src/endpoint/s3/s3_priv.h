@@ -79,6 +79,9 @@ GError *ecfs_s3_refusal (EcfsHttpOp *op, const char *name);
 void ecfs_s3_answer_values (const EcfsHttpCall *call, EcfsS3Values *ret_values);
 /** Whether the document is an error, whatever the status says. */
 bool ecfs_s3_is_error (const EcfsHttpCall *call);
+/** Whether the server did what S3 answers without a document: PUT and DELETE. What does come then is an error, or a
+ * page of something on the way. */
+bool ecfs_s3_did (const EcfsHttpCall *call);
 
 /* s3_connect.c */
 void *ecfs_s3_connect (EcfsSlot *slot, bool make_root, GError **error);

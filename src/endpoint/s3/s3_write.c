@@ -216,14 +216,17 @@ static void send_buffer (WriteOp *write, const char *query, struct curl_slist *h
     ecfs_http_ask (&write->op, &ask);
 }
 
-/* Whether the answer is a success, and all was sent before it. */
-static bool is_stored (const WriteOp *write, GError **error)
+/* Whether the answer is the one to a PUT that was done, and all was sent before it. */
+static bool is_put (const WriteOp *write, GError **error)
 {
     const EcfsHttpCall *call = &write->op.call;
-    if (!ecfs_http_good (call->status) || ecfs_s3_is_error (call)) {
+    if (!ecfs_s3_did (call)) {
         g_propagate_error (error, ecfs_http_refusal ((EcfsHttpOp *) &write->op, write->name));
         return false;
     }
+    if (call->etag == NULL)
+        return ecfs_fail (error, EPROTO, "%s: the server answers %ld without an ETag: it has not stored it",
+                          write->name, call->status);
     return write->sent == write->buffer->len ||
            ecfs_fail (error, EPROTO, "%s: the server says that it is stored (%ld) before it was sent", write->name,
                       call->status);
@@ -307,10 +310,13 @@ static void stored (EcfsHttp *self, EcfsHttpOp *op)
         write->refused = status == 412;
         look (write, WRITE_CHECKING, checked);
     } else {
-        bool good = is_stored (write, &error);
-        if (good)
+        if (write->upload_id == NULL)
+            (void) !is_put (write, &error);
+        else if (!ecfs_http_good (status) || ecfs_s3_is_error (&op->call))
+            error = ecfs_http_refusal (op, write->name);
+        if (error == NULL)
             g_clear_pointer (&write->upload_id, g_free);
-        end (write, good ? NULL : error);
+        end (write, error);
     }
 }
 
@@ -370,9 +376,9 @@ static void probed (EcfsHttp *self, EcfsHttpOp *op)
     (void) self;
     if (status == 412)
         set_conditions (write, ECFS_S3_CONDITIONS_KEPT);
-    else if (status == 501 || status == 400 || (ecfs_http_good (status) && write->n_probes == N_PROBES))
+    else if (status == 501 || status == 400 || (ecfs_s3_did (&op->call) && write->n_probes == N_PROBES))
         set_conditions (write, ECFS_S3_CONDITIONS_IGNORED);
-    else if (!ecfs_http_good (status)) {
+    else if (!ecfs_s3_did (&op->call)) {
         end (write, ecfs_http_refusal (op, write->name));
         return;
     }
@@ -409,9 +415,7 @@ static void part_stored (EcfsHttp *self, EcfsHttpOp *op)
     WriteOp *write = (WriteOp *) op;
     GError *error = NULL;
     (void) self;
-    if (is_stored (write, &error) && op->call.etag == NULL)
-        (void) !ecfs_fail (&error, EPROTO, "%s: the server stores a part without an ETag", write->name);
-    if (error == NULL && op->cancelled)
+    if (is_put (write, &error) && op->cancelled)
         error = cancelled (write);
     if (error != NULL) {
         end (write, error);
