@@ -62,7 +62,7 @@ static void test_documents (void)
     for (size_t piece = 1; piece < sizeof text; piece++) {
         g_autoptr (GError) error = NULL;
         g_autoptr (GString) found = g_string_new (NULL);
-        g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (on_entry, found);
+        g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (ECFS_S3_OBJECTS, on_entry, found);
         for (size_t at = 0; at < sizeof text - 1; at += piece)
             g_assert_true (ecfs_s3_parser_feed (parser, text + at, MIN (piece, sizeof text - 1 - at), &error));
         g_assert_true (ecfs_s3_parser_end (parser, &error));
@@ -81,12 +81,19 @@ static void test_hostile_documents (void)
     g_autoptr (GString) deep = g_string_new (NULL);
     for (unsigned i = 0; i < 40; i++)
         g_string_append (deep, "<a>");
-    const char *const hostile[] = {
-        "",       "garbage", "<a><b></a>", "<a>", "<!DOCTYPE a [<!ENTITY e SYSTEM \"file:///etc/passwd\">]><a>&e;</a>",
-        too_long, deep->str};
+    const char *const hostile[] = {"",
+                                   "garbage",
+                                   "<a><b></a>",
+                                   "<a>",
+                                   "<!DOCTYPE a [<!ENTITY e SYSTEM \"file:///etc/passwd\">]><a>&e;</a>",
+                                   too_long,
+                                   deep->str,
+                                   "<a/><a/>",
+                                   "<Error><Code>AccessDenied</Code></Error>"};
     for (size_t i = 0; i < G_N_ELEMENTS (hostile); i++) {
         g_autoptr (GError) error = NULL;
-        g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (NULL, NULL);
+        const char *root = g_str_has_prefix (hostile[i], "<Error") ? ECFS_S3_UPLOADS : NULL;
+        g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (root, NULL, NULL);
         bool good = ecfs_s3_parser_feed (parser, hostile[i], strlen (hostile[i]), &error) &&
                     ecfs_s3_parser_end (parser, &error);
         g_assert_false (good);
@@ -273,6 +280,53 @@ static void test_false_successes (Fixture *self, gconstpointer features)
     holds (self, "stripes/new", bytes, 1000);
 }
 
+/* Fails with @code and these words, and no secret. */
+static void refuses (Fixture *self, const char *more, int code, const char *const *words)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsMarker found;
+    restart (self, more);
+    g_assert_false (ecfs_endpoint_examine_wait (self->endpoint, &found, &error));
+    g_test_message ("%s", error->message);
+    g_assert_cmpint (error->code, ==, code);
+    for (size_t i = 0; words[i] != NULL; i++)
+        g_assert_nonnull (strstr (error->message, words[i]));
+    g_assert_null (strstr (error->message, "secret/of"));
+}
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    (void) listed;
+    ++*(unsigned *) user;
+}
+
+/* An account is empty when its list says so, and no other answer does. */
+static void test_false_lists (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    static const char *const answers[] = {"rosy", "maintenance"};
+    unsigned n = 0;
+    uint8_t byte = 7;
+    g_assert_cmpint (try_store (self, "stripes/one", &byte, 1), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS (answers); i++) {
+        g_autoptr (GError) error = NULL;
+        s3_set (self->store, answers[i], true);
+        g_assert_false (ecfs_endpoint_list_wait (self->endpoint, "stripes", on_listed, &n, &error));
+        g_assert_error (error, ECFS_ERROR, EPROTO);
+        g_clear_error (&error);
+        g_assert_false (ecfs_endpoint_remove_directory_wait (self->endpoint, "stripes/none", &error));
+        g_assert_error (error, ECFS_ERROR, EPROTO);
+        refuses (self, "", ENOTCONN, (const char *const[]){"is not the list that was asked for", NULL});
+        s3_set (self->store, answers[i], false);
+        restart (self, "");
+        holds (self, "stripes/one", &byte, 1);
+    }
+    g_autoptr (GError) error = NULL;
+    g_assert_true (ecfs_endpoint_list_wait (self->endpoint, "stripes", on_listed, &n, &error));
+    g_assert_cmpuint (n, ==, 1);
+}
+
 /* What an upload of a process that died leaves is seen, and can be removed by the name of its file alone. */
 static void test_unfinished (Fixture *self, gconstpointer features)
 {
@@ -303,20 +357,6 @@ static void test_unfinished (Fixture *self, gconstpointer features)
     g_autoptr (GDir) left = g_dir_open (uploads, 0, NULL);
     g_assert_nonnull (g_dir_read_name (left));
     g_assert_null (g_dir_read_name (left)); /* the other one's is not ours to remove */
-}
-
-/* Fails with @code and these words, and no secret. */
-static void refuses (Fixture *self, const char *more, int code, const char *const *words)
-{
-    g_autoptr (GError) error = NULL;
-    EcfsMarker found;
-    restart (self, more);
-    g_assert_false (ecfs_endpoint_examine_wait (self->endpoint, &found, &error));
-    g_test_message ("%s", error->message);
-    g_assert_cmpint (error->code, ==, code);
-    for (size_t i = 0; words[i] != NULL; i++)
-        g_assert_nonnull (strstr (error->message, words[i]));
-    g_assert_null (strstr (error->message, "secret/of"));
 }
 
 static void test_region (Fixture *self, gconstpointer features)
@@ -423,6 +463,7 @@ int main (int argc, char **argv)
     add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);
     add ("/s3/stores-once-where-answers-are-empty", "terse", test_stores_once);
     add ("/s3/believes-no-success-that-is-none", "", test_false_successes);
+    add ("/s3/believes-no-list-that-is-none", "", test_false_lists);
     add ("/s3/removes-what-unfinished-uploads-left", "paged", test_unfinished);
     add ("/s3/goes-to-the-region-of-the-bucket", "", test_region);
     add ("/s3/says-what-is-wrong", "", test_refusals);

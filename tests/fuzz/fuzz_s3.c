@@ -20,8 +20,9 @@ int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
 {
     if (size == 0)
         return 0;
+    const char *root = bytes[0] % 2 == 0 ? NULL : ECFS_S3_OBJECTS;
     size_t piece = bytes[0] + 1u;
-    g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (on_entry, NULL);
+    g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (root, on_entry, NULL);
     g_autoptr (GError) error = NULL;
     bool good = true;
     for (size_t at = 1; good && at < size; at += piece)
@@ -29,5 +30,6 @@ int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
     good = good && ecfs_s3_parser_end (parser, &error);
     g_assert_true (good || ecfs_errno (error) == EPROTO);
     g_assert_true (!good || ecfs_s3_parser_values (parser)->root != NULL);
+    g_assert_true (!good || root == NULL || strcmp (ecfs_s3_parser_values (parser)->root, root) == 0);
     return 0;
 }

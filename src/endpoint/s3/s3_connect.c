@@ -66,7 +66,7 @@ static void ask_root (Look *look)
     const char *prefix = *self->config->prefix == '\0' ? NULL : self->config->prefix;
     g_autofree char *query = ecfs_s3_query ("list-type", "2", "max-keys", "1", "prefix", prefix, NULL);
     ecfs_s3_parser_free (look->parser);
-    look->parser = ecfs_s3_parser_new (on_entry, look);
+    look->parser = ecfs_s3_parser_new (ECFS_S3_OBJECTS, on_entry, look);
     EcfsHttpAsk ask = {.method = "GET", .path = self->bucket_path, .query = query, .take = take, .done = looked};
     ecfs_http_ask (&look->op, &ask);
 }
@@ -136,6 +136,8 @@ static void looked (EcfsHttp *http, EcfsHttpOp *op)
     if (op->call.status == 200) {
         if (look->error == NULL)
             (void) !ecfs_s3_parser_end (look->parser, &look->error);
+        if (look->error != NULL)
+            (void) !ecfs_prefix (&look->error, "%s", self->own.base);
         if (look->error == NULL && !is_bucket && !look->any && look->make_root) {
             make_root (look);
             return;

@@ -9,7 +9,7 @@ void ecfs_s3_answer_values (const EcfsHttpCall *call, EcfsS3Values *ret_values)
     if (call->words == NULL || call->words->len == 0)
         return;
     size_t blank = strspn (call->words->str, " \t\r\n"); /* sent for as long as a commit takes */
-    g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (NULL, NULL);
+    g_autoptr (EcfsS3Parser) parser = ecfs_s3_parser_new (NULL, NULL, NULL);
     if (!ecfs_s3_parser_feed (parser, call->words->str + blank, call->words->len - blank, NULL) ||
         !ecfs_s3_parser_end (parser, NULL))
         return; /* a web page of something on the way: the status has to do */

@@ -84,7 +84,7 @@ static void ask (ListOp *list)
                       : ecfs_s3_query ("list-type", "2", "encoding-type", "url", "max-keys", PAGE_NAMES, "prefix", told,
                                        "continuation-token", list->next, NULL);
     ecfs_s3_parser_free (list->parser);
-    list->parser = ecfs_s3_parser_new (on_entry, list);
+    list->parser = ecfs_s3_parser_new (list->uploads ? ECFS_S3_UPLOADS : ECFS_S3_OBJECTS, on_entry, list);
     EcfsHttpAsk get = {.method = "GET", .path = self->bucket_path, .query = query, .take = take, .done = done};
     ecfs_http_ask (&list->op, &get);
 }

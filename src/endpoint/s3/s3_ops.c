@@ -107,7 +107,7 @@ void ecfs_s3_rmdir_begin (EcfsHttp *self, EcfsStream *request)
 {
     SmallOp *small = new_op (self, request);
     small->key = g_strconcat (ecfs_s3 (self)->config->prefix, request->name, "/", NULL);
-    small->parser = ecfs_s3_parser_new (on_member, small);
+    small->parser = ecfs_s3_parser_new (ECFS_S3_OBJECTS, on_member, small);
     g_autofree char *query =
         ecfs_s3_query ("list-type", "2", "encoding-type", "url", "max-keys", "2", "prefix", small->key, NULL);
     EcfsHttpAsk ask = {.method = "GET",

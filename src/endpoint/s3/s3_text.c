@@ -21,6 +21,7 @@
 
 struct EcfsS3Parser {
     xmlParserCtxtPtr context;
+    const char *root; /* NULL: any */
     EcfsS3Each each;
     void *user;
     unsigned depth;
@@ -68,8 +69,11 @@ static void on_start (void *user, const xmlChar *name, const xmlChar *prefix, co
     }
     self->depth++;
     g_string_truncate (self->text, 0);
-    if (self->depth == 1)
+    if (self->depth == 1) {
         self->values.root = g_strndup (text, MAX_TEXT);
+        if (self->root != NULL && strcmp (text, self->root) != 0)
+            stop (self, "is not the list that was asked for");
+    }
     if (self->depth != DEPTH_VALUE)
         return;
     self->in_entry = strcmp (text, "Contents") == 0 || strcmp (text, "Upload") == 0;
@@ -177,7 +181,7 @@ static void on_problem (void *user, const xmlError *problem)
     (void) user, (void) problem;
 }
 
-EcfsS3Parser *ecfs_s3_parser_new (EcfsS3Each each, void *user)
+EcfsS3Parser *ecfs_s3_parser_new (const char *root, EcfsS3Each each, void *user)
 {
     static const xmlSAXHandler handler = {
         .initialized = XML_SAX2_MAGIC,
@@ -190,6 +194,7 @@ EcfsS3Parser *ecfs_s3_parser_new (EcfsS3Each each, void *user)
     };
     EcfsS3Parser *self = g_new0 (EcfsS3Parser, 1);
     xmlSAXHandler copy = handler; /* libxml2 copies it again */
+    self->root = root;
     self->each = each;
     self->user = user;
     self->text = g_string_new (NULL);

@@ -36,9 +36,14 @@ void ecfs_s3_values_clear (EcfsS3Values *values);
 /* Reads a document as it arrives, in memory that does not grow with it. */
 typedef struct EcfsS3Parser EcfsS3Parser;
 
-/** @each (may be NULL) is called for each entry of a list. */
-EcfsS3Parser *ecfs_s3_parser_new (EcfsS3Each each, void *user);
-/** The next bytes. EPROTO for what is no XML, has a document type, or is deeper or longer than can be. */
+#define ECFS_S3_OBJECTS "ListBucketResult"
+#define ECFS_S3_UPLOADS "ListMultipartUploadsResult"
+
+/** @root is the outermost element that is wanted; borrowed for as long as the parser lives. NULL: any will do.
+ * @each (may be NULL) is called for each entry of a list. */
+EcfsS3Parser *ecfs_s3_parser_new (const char *root, EcfsS3Each each, void *user);
+/** The next bytes. EPROTO for what is no XML, has another root or a document type, or is deeper or longer than can be.
+ */
 bool ecfs_s3_parser_feed (EcfsS3Parser *self, const void *bytes, size_t size, GError **error);
 /** There are no more. EPROTO when the document is not complete. */
 bool ecfs_s3_parser_end (EcfsS3Parser *self, GError **error);
