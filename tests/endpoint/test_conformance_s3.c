@@ -17,7 +17,7 @@ static const struct {
     bool brief;
 } servers[] = {
     {.name = "s3", .features = ""},
-    {.name = "s3-prefix", .features = "paged", .bucket = "bucket", .brief = true},
+    {.name = "s3-prefix", .features = "paged locks-all", .bucket = "bucket", .brief = true},
     {.name = "s3-ignorant", .features = "ignorant", .brief = true},
     {.name = "s3-tls", .features = "tls", .brief = true},
     {.name = "s3-unsteady", .behind = "s3", .brief = true},

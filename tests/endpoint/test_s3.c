@@ -402,6 +402,22 @@ static void test_refusals (Fixture *self, gconstpointer features)
     s3_set (self->store, "skewed", false);
 }
 
+/* A refusal of the probe that is of something else is told, and conditions count once it has passed. */
+static void test_probe (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    uint8_t byte = 7;
+    s3_set (self->store, "choosy", true);
+    restart (self, "");
+    g_assert_cmpint (try_store (self, "stripes/one", &byte, 1), ==, EPROTO);
+    s3_set (self->store, "choosy", false);
+    g_assert_cmpint (try_store (self, "stripes/one", &byte, 1), ==, 0);
+    unsigned before = s3_count (self->store, NULL);
+    g_assert_cmpint (try_store (self, "stripes/two", &byte, 1), ==, 0);
+    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 1);
+}
+
 static void test_retained (Fixture *self, gconstpointer features)
 {
     if (self->store == NULL)
@@ -458,6 +474,8 @@ int main (int argc, char **argv)
     add ("/s3/asks-no-more-than-it-must", "", test_requests);
     add ("/s3/stores-once-where-conditions-are-ignored", "ignorant", test_stores_once);
     add ("/s3/stores-once-where-conditions-are-refused", "ancient", test_stores_once);
+    add ("/s3/asks-no-more-than-it-must-where-the-bucket-locks", "locks-all", test_requests);
+    add ("/s3/takes-no-refusal-for-a-lack-of-conditions", "", test_probe);
     add ("/s3/stores-once-where-conditions-are-inverted", "inverted", test_stores_once);
     add ("/s3/stores-once-where-the-server-is-busy", "slow-down", test_stores_once);
     add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #define REPEAT_US   (100 * 1000) /* the first pause; each is twice the one before … */
-#define MAX_REPEATS 6            /* … and the last 3.2 s */
+#define MD5_BYTES   16
+#define MAX_REPEATS 6 /* … and the last 3.2 s */
 
 static void begin (EcfsHttp *self, EcfsStream *request)
 {
@@ -50,6 +51,17 @@ static struct curl_slist *add_signature (EcfsS3 *self, const EcfsHttpAsk *ask, s
     return ecfs_http_add_header (list, "Authorization: %s", authorization);
 }
 
+struct curl_slist *ecfs_s3_add_md5 (struct curl_slist *list, const void *bytes, size_t size)
+{
+    g_autoptr (GChecksum) md5 = g_checksum_new (G_CHECKSUM_MD5);
+    uint8_t digest[MD5_BYTES];
+    gsize digest_size = sizeof digest;
+    g_checksum_update (md5, bytes, (gssize) size);
+    g_checksum_get_digest (md5, digest, &digest_size);
+    g_autofree char *text = g_base64_encode (digest, digest_size);
+    return ecfs_http_add_header (list, "Content-MD5: %s", text);
+}
+
 static struct curl_slist *make_headers (EcfsHttpOp *op, const EcfsHttpAsk *ask, GError **error)
 {
     EcfsS3 *self = ecfs_s3 (op->http);
@@ -67,6 +79,8 @@ static struct curl_slist *make_headers (EcfsHttpOp *op, const EcfsHttpAsk *ask, 
     list = add_signature (self, ask, list, stamp);
     if (ask->body != NULL)
         list = ecfs_http_add_header (list, "Content-Type: application/xml");
+    if (ask->body != NULL && strcmp (ask->method, "PUT") == 0)
+        list = ecfs_s3_add_md5 (list, ask->body, strlen (ask->body));
     if (ask->upload)
         list = ecfs_http_add_header (list, "Content-Type: application/octet-stream");
     return ecfs_http_add_header (list, "Expect:");

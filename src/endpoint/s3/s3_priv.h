@@ -64,6 +64,10 @@ static inline EcfsS3 *ecfs_s3 (EcfsHttp *http)
 
 extern const EcfsHttpDialect ecfs_s3_dialect;
 
+/* s3.c */
+/** Appends the header that has the MD5 of a body: servers want it wherever the bucket locks what it stores. */
+struct curl_slist *ecfs_s3_add_md5 (struct curl_slist *list, const void *bytes, size_t size);
+
 /* s3_config.c */
 void *ecfs_s3_new_config (const EcfsEndpointSpec *spec, GError **error);
 void ecfs_s3_free_config (void *config);

@@ -9,7 +9,7 @@
  *
  * The commit makes the name, which must not be there:
  *
- *   PROBING     once per endpoint: does the store keep to If-None-Match?      → LOOKING, STORING
+ *   PROBING     once per endpoint: does the store keep to If-None-Match?      → LOOKING, STORING, the end
  *   LOOKING     HEAD of the name, where it does not                           → STORING, the end
  *   STORING     PUT of all, or POST ?uploadId of the list of parts            → CHECKING, the end
  *   CHECKING    HEAD: is what is there ours, from an attempt whose answer was another one?   → STORING, the end
@@ -24,7 +24,6 @@
 
 #define PROBE           ECFS_INCOMING "/" /* an empty object */
 #define STRIPES         "stripes/"        /* have storage_class; the rest is small and soon read again */
-#define MD5_BYTES       16
 #define N_PROBES        2
 #define FIRST_BYTES     (64 * 1024)
 #define MAX_PARTS       10000
@@ -164,7 +163,7 @@ static void rewind_buffer (EcfsHttpOp *op)
     ((WriteOp *) op)->sent = 0;
 }
 
-/* Over TLS the line keeps the body whole; in clear the signature has to. Servers want MD5 with what is locked. */
+/* Over TLS the line keeps the body whole; in clear the signature has to. */
 static struct curl_slist *body_headers (const WriteOp *write)
 {
     const EcfsS3 *self = ecfs_s3 (write->op.http);
@@ -173,15 +172,7 @@ static struct curl_slist *body_headers (const WriteOp *write)
     if (!self->own.tls)
         ecfs_s3_hash (buffer->data, buffer->len, hash);
     struct curl_slist *list = ecfs_http_add_header (NULL, "x-amz-content-sha256: %s", hash);
-    if (self->config->lock_mode == NULL)
-        return list;
-    g_autoptr (GChecksum) md5 = g_checksum_new (G_CHECKSUM_MD5);
-    uint8_t digest[MD5_BYTES];
-    gsize size = sizeof digest;
-    g_checksum_update (md5, buffer->data, buffer->len);
-    g_checksum_get_digest (md5, digest, &size);
-    g_autofree char *text = g_base64_encode (digest, size);
-    return ecfs_http_add_header (list, "Content-MD5: %s", text);
+    return ecfs_s3_add_md5 (list, buffer->data, buffer->len);
 }
 
 /* What goes with a new object, whether it comes in parts or not. */
@@ -275,8 +266,7 @@ static void checked (EcfsHttp *self, EcfsHttpOp *op)
             g_clear_pointer (&write->upload_id, g_free);
         end (write, ours ? NULL : exists (write));
     } else if (op->call.status == 404 && write->refused) {
-        set_conditions (write, ECFS_S3_CONDITIONS_IGNORED); /* the condition means something else there */
-        write->unconditional = true;
+        write->unconditional = true; /* it was removed meanwhile, or the condition means something else */
         store (write);
     } else if (op->call.status == 404) {
         end (write, g_error_new (ECFS_ERROR, EIO, "%s: the server has lost the upload", write->name));
@@ -355,6 +345,18 @@ static void store (WriteOp *write)
 }
 
 static void probed (EcfsHttp *self, EcfsHttpOp *op);
+static void probe_found (EcfsHttp *self, EcfsHttpOp *op);
+
+/* Whether the store has no conditions, and says so. */
+static bool lacks_conditions (const EcfsHttpCall *call)
+{
+    EcfsS3Values values;
+    ecfs_s3_answer_values (call, &values);
+    bool lacks = call->status == 501 || (call->status == 400 && (g_strcmp0 (values.code, "NotImplemented") == 0 ||
+                                                                 g_strcmp0 (values.code, "InvalidArgument") == 0));
+    ecfs_s3_values_clear (&values);
+    return lacks;
+}
 
 static void probe (WriteOp *write)
 {
@@ -368,24 +370,49 @@ static void probe (WriteOp *write)
     ecfs_http_ask (&write->op, &ask);
 }
 
-/* The second of two must fail; where the first does, it is there from another time. */
+static void end_probe (WriteOp *write)
+{
+    if (write->op.cancelled)
+        end (write, cancelled (write));
+    else
+        commit (write);
+}
+
+/* The second of two must fail; where the first does, it must be there from another time. */
 static void probed (EcfsHttp *self, EcfsHttpOp *op)
 {
     WriteOp *write = (WriteOp *) op;
     long status = op->call.status;
     (void) self;
+    if (status == 412 && write->n_probes < N_PROBES) {
+        EcfsHttpAsk ask = {.method = "HEAD", .name = PROBE, .done = probe_found};
+        ecfs_http_ask (op, &ask);
+        return;
+    }
     if (status == 412)
         set_conditions (write, ECFS_S3_CONDITIONS_KEPT);
-    else if (status == 501 || status == 400 || (ecfs_s3_did (&op->call) && write->n_probes == N_PROBES))
+    else if (lacks_conditions (&op->call) || (ecfs_s3_did (&op->call) && write->n_probes == N_PROBES))
         set_conditions (write, ECFS_S3_CONDITIONS_IGNORED);
     else if (!ecfs_s3_did (&op->call)) {
         end (write, ecfs_http_refusal (op, write->name));
         return;
     }
-    if (op->cancelled)
-        end (write, cancelled (write));
-    else
-        commit (write);
+    end_probe (write);
+}
+
+static void probe_found (EcfsHttp *self, EcfsHttpOp *op)
+{
+    WriteOp *write = (WriteOp *) op;
+    (void) self;
+    if (ecfs_http_good (op->call.status))
+        set_conditions (write, ECFS_S3_CONDITIONS_KEPT);
+    else if (op->call.status == 404) /* the condition means something else there */
+        set_conditions (write, ECFS_S3_CONDITIONS_IGNORED);
+    else {
+        end (write, ecfs_http_refusal (op, write->name));
+        return;
+    }
+    end_probe (write);
 }
 
 static void commit (WriteOp *write)
