@@ -400,6 +400,10 @@ static void test_refusals (Fixture *self, gconstpointer features)
     s3_set (self->store, "skewed", true);
     refuses (self, "", ENOTCONN, (const char *const[]){"clock", "s slow: set it", NULL});
     s3_set (self->store, "skewed", false);
+    uint8_t byte = 7;
+    s3_set (self->store, "full", true);
+    restart (self, "");
+    g_assert_cmpint (try_store (self, "stripes/one", &byte, 1), ==, EDQUOT);
 }
 
 /* A refusal of the probe that is of something else is told, and conditions count once it has passed. */

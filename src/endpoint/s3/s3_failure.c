@@ -122,8 +122,8 @@ static GError *denied (const EcfsS3 *self, const EcfsHttpCall *call, const char 
                       call->method, code, permission (call->method));
 }
 
-/* What the code says, where the status alone does not. */
-static GError *code_error (const EcfsS3 *self, const EcfsHttpCall *call, const char *name, const EcfsS3Values *values)
+/* What codes say that come with one status here and with another there; or NULL. */
+static GError *known_error (const EcfsS3 *self, const char *name, const EcfsS3Values *values)
 {
     static const struct {
         const char *code;
@@ -143,6 +143,11 @@ static GError *code_error (const EcfsS3 *self, const EcfsHttpCall *call, const c
         if (g_strcmp0 (values->code, known[i].code) == 0)
             return new_error (known[i].number, "%s: %s (%s of the bucket %s)", name, known[i].words, known[i].code,
                               self->config->bucket);
+    return NULL;
+}
+
+static GError *other_error (const EcfsS3 *self, const EcfsHttpCall *call, const char *name, const EcfsS3Values *values)
+{
     if (ecfs_http_good (call->status) && values->code == NULL)
         return new_error (EPROTO,
                           "%s: %s is answered by %ld and a page that is none of S3's: see what stands between here and "
@@ -161,8 +166,7 @@ static GError *status_error (const EcfsS3 *self, const EcfsHttpCall *call, const
     case 403:
         return denied (self, call, name, code);
     case 404:
-        return g_strcmp0 (values->code, "NoSuchUpload") == 0 ? code_error (self, call, name, values)
-                                                             : new_error (ENOENT, "%s: %s", name, g_strerror (ENOENT));
+        return new_error (ENOENT, "%s: %s", name, g_strerror (ENOENT));
     case 405:
     case 501:
         return new_error (ENOTSUP, "%s: the server does not do %s there (%ld %s)", name, call->method, call->status,
@@ -181,7 +185,7 @@ static GError *status_error (const EcfsS3 *self, const EcfsHttpCall *call, const
     case 507:
         return new_error (ENOSPC, "%s: the server has no space left (507)", name);
     default:
-        return code_error (self, call, name, values);
+        return other_error (self, call, name, values);
     }
 }
 
@@ -197,6 +201,8 @@ GError *ecfs_s3_refusal (EcfsHttpOp *op, const char *name)
     if (error != NULL) /* nothing else would be answered either */
         ecfs_http_break (op->http, g_error_copy (error));
     else
+        error = known_error (self, name, &values);
+    if (error == NULL)
         error = status_error (self, call, name, &values);
     ecfs_s3_values_clear (&values);
     return error;
