@@ -325,6 +325,9 @@ static void test_false_lists (Fixture *self, gconstpointer features)
     g_autoptr (GError) error = NULL;
     g_assert_true (ecfs_endpoint_list_wait (self->endpoint, "stripes", on_listed, &n, &error));
     g_assert_cmpuint (n, ==, 1);
+    s3_set (self->store, "endless", true);
+    g_assert_false (ecfs_endpoint_list_wait (self->endpoint, "stripes", on_listed, &n, &error));
+    g_assert_error (error, ECFS_ERROR, EPROTO);
 }
 
 /* What an upload of a process that died leaves is seen, and can be removed by the name of its file alone. */

@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-#define PAGE_NAMES "1000"
+#define PAGE_NAMES  "1000"
+#define LEAST_NAMES 20   /* of pages on average, … */
+#define THIN_PAGES  1000 /* … but for so many: what was deleted makes pages empty where a bucket has versions */
 
 typedef struct ListOp {
     EcfsHttpOp op;
@@ -19,6 +21,7 @@ typedef struct ListOp {
     char *found_name;  /* removes: of its object, … */
     char *found_id;    /* … and the upload's */
     size_t n_names;
+    size_t n_pages;
     GError *error;
 } ListOp;
 
@@ -114,6 +117,10 @@ static bool next_page (ListOp *list)
                     : g_strcmp0 (next, list->next) == 0;
     if (next == NULL || same)
         return ecfs_fail (&list->error, EPROTO, "the server lists a page, and does not say where the next one begins");
+    if (++list->n_pages > THIN_PAGES + list->n_names / LEAST_NAMES)
+        return ecfs_fail (&list->error, EPROTO,
+                          "the server lists %zu names on %zu pages, and says that there are more: its list has no end",
+                          list->n_names, list->n_pages);
     g_free (list->next);
     g_free (list->next_key);
     g_free (list->next_upload);
