@@ -255,6 +255,18 @@ static void test_stores_once (Fixture *self, gconstpointer features)
     }
 }
 
+/* A server that puts parts together may take its time, if it shows that it is at it. */
+static void test_slow_commit (Fixture *self, gconstpointer features)
+{
+    (void) features;
+    if (self->store == NULL)
+        return;
+    g_autofree uint8_t *bytes = test_bytes (9 * MIB, 6);
+    restart (self, ",stall_timeout=2s");
+    g_assert_cmpint (try_store (self, "stripes/large", bytes, 9 * MIB), ==, 0);
+    holds (self, "stripes/large", bytes, 9 * MIB);
+}
+
 /* A success is what S3 says for one: an answer 200 that is an error, or the page of a gateway, is none. */
 static void test_false_successes (Fixture *self, gconstpointer features)
 {
@@ -487,6 +499,8 @@ int main (int argc, char **argv)
     add ("/s3/stores-once-where-the-server-is-busy", "slow-down", test_stores_once);
     add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);
     add ("/s3/stores-once-where-answers-are-empty", "terse", test_stores_once);
+    add ("/s3/waits-while-the-server-is-at-it", "dawdling", test_slow_commit);
+    add ("/s3/waits-for-what-was-answered-too-early", "late", test_slow_commit);
     add ("/s3/believes-no-success-that-is-none", "", test_false_successes);
     add ("/s3/believes-no-list-that-is-none", "", test_false_lists);
     add ("/s3/removes-what-unfinished-uploads-left", "paged", test_unfinished);

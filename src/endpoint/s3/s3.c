@@ -94,6 +94,8 @@ static bool wants_patience (const EcfsHttpCall *call)
                                         "TooManyRequests"};
     if (ecfs_http_good (call->status) && !ecfs_s3_is_error (call))
         return false;
+    if (call->awaited && call->status == 404)
+        return true;
     if (call->status == 429 || call->status == 500 || (call->status >= 502 && call->status <= 504))
         return true;
     EcfsS3Values values;

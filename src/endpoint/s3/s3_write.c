@@ -60,6 +60,7 @@ typedef struct WriteOp {
     unsigned n_probes;  /* of the store */
     bool conditional;   /* STORING: only if the name is not there */
     bool refused;       /* CHECKING: the server said that the name is there */
+    bool awaited;       /* CHECKING: it may be at it still */
     bool unconditional; /* conditions do not work for this one */
 } WriteOp;
 
@@ -231,7 +232,7 @@ static void commit (WriteOp *write);
 static void look (WriteOp *write, WriteState state, void (*done) (EcfsHttp *, EcfsHttpOp *))
 {
     write->state = state;
-    EcfsHttpAsk ask = {.method = "HEAD", .name = write->name, .done = done};
+    EcfsHttpAsk ask = {.method = "HEAD", .name = write->name, .awaited = write->awaited, .done = done};
     ecfs_http_ask (&write->op, &ask);
 }
 
@@ -298,6 +299,7 @@ static void stored (EcfsHttp *self, EcfsHttpOp *op)
         look (write, WRITE_LOOKING, looked); /* such as a store that knows conditions for PUT only */
     } else if (status == 412 || (status == 404 && op->call.n_repeats > 0) || says_nothing (write)) {
         write->refused = status == 412;
+        write->awaited = says_nothing (write);
         look (write, WRITE_CHECKING, checked);
     } else {
         if (write->upload_id == NULL)
@@ -339,9 +341,9 @@ static void store (WriteOp *write)
                        .query = query,
                        .headers = headers,
                        .body = write->document,
+                       .patient = true,
                        .done = stored};
     ecfs_http_ask (&write->op, &ask);
-    write->op.call.sent = true; /* the server may take its time */
 }
 
 static void probed (EcfsHttp *self, EcfsHttpOp *op);

@@ -51,6 +51,8 @@ typedef struct EcfsHttpCall {
     bool paused;        /* it waits for the source: nobody owes anything */
     int64_t again_us;   /* it is asked once more then, and not under way; 0: it is under way */
     unsigned n_repeats; /* how often it was */
+    bool patient;       /* as asked, … */
+    bool awaited;       /* … likewise */
     bool sent;          /* all of its body is with the server */
     int64_t began_us;
     size_t useless_bytes; /* of a body that nobody wants … */
@@ -94,6 +96,8 @@ typedef struct EcfsHttpAsk {
     const char *depth; /* of PROPFIND */
     bool upload;
     int64_t upload_bytes; /* -1: not known */
+    bool patient;         /* the server works while it sends blanks: each byte of a success is progress */
+    bool awaited;         /* it may come into being: the dialect asks for what is not there once more */
     /* The answer's bytes, of any status; false ends the call. */
     bool (*take) (EcfsHttpOp *op, const uint8_t *bytes, size_t size);
     /* Bytes to upload, CURL_READFUNC_PAUSE or _ABORT. */

@@ -12,6 +12,7 @@
 #define UNSENT_BYTES  (128 * 1024) /* in the socket: what is not taken by the line is seen soon */
 #define USELESS_BYTES (256 * 1024)
 #define USELESS_US    (30 * G_USEC_PER_SEC)
+#define PATIENT_US    (10 * 60 * G_USEC_PER_SEC)
 #define WORDS_BYTES   (64 * 1024)
 #define MAX_INTERIM   60 /* answers that another one follows; each is progress */
 #define MAX_IDLE      8  /* handles that are kept; they hold buffers, and what digest authentication has learnt */
@@ -68,14 +69,16 @@ static size_t on_body (char *bytes, size_t one, size_t size, void *user)
 {
     EcfsHttpOp *op = user;
     (void) one;
-    note_moved (op, size);
     if (op->call.status == 0)
         (void) curl_easy_getinfo (op->call.easy, CURLINFO_RESPONSE_CODE, &op->call.status);
+    bool working = op->call.patient && ecfs_http_good (op->call.status);
+    note_moved (op, working ? ECFS_PROGRESS_BYTES : size);
     if (is_useless (op)) {
         if (op->call.words != NULL)
             g_string_append_len (op->call.words, bytes, (gssize) MIN (size, WORDS_BYTES - op->call.words->len));
         op->call.useless_bytes += size;
-        op->call.cut = op->call.useless_bytes > USELESS_BYTES || ecfs_now_us () - op->call.began_us > USELESS_US;
+        op->call.cut = op->call.useless_bytes > USELESS_BYTES ||
+                       ecfs_now_us () - op->call.began_us > (working ? PATIENT_US : USELESS_US);
         return op->call.cut ? 0 : size;
     }
     return op->take == NULL || op->take (op, (const uint8_t *) bytes, size) ? size : 0;
@@ -267,7 +270,8 @@ static void start_call (EcfsHttpCall *call)
 {
     forget_answer (call);
     call->problem[0] = '\0';
-    call->paused = call->sent = false;
+    call->paused = false;
+    call->sent = call->patient; /* what it works at is there */
     call->cut = false;
     call->useless_bytes = call->moved_bytes = 0;
     call->n_answers = 0;
@@ -283,6 +287,8 @@ void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
     CURL *easy = take_easy (self);
     g_autofree char *url = url_of (self, ask);
     GError *error = NULL;
+    call->patient = ask->patient;
+    call->awaited = ask->awaited;
     start_call (call);
     if (self->dialect->keeps_words && call->words == NULL)
         call->words = g_string_new (NULL);
