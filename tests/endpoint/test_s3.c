@@ -223,10 +223,10 @@ static void test_requests (Fixture *self, gconstpointer features)
     g_assert_cmpint (try_store (self, "stripes/eight", bytes, 8 * MIB), ==, 0);
     g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 2);
     g_assert_cmpint (try_store (self, "stripes/large", bytes, 17 * MIB), ==, 0);
-    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 2 + 3 + 2); /* three parts, create and complete */
+    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 2 + 3 + 3); /* three parts, create, head, complete */
     g_assert_cmpuint (s3_count (self->store, "part"), ==, 3);
     holds (self, "stripes/large", bytes, 17 * MIB);
-    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 8);
+    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + 9);
     g_assert_cmpint (try_store (self, "stripes/large", bytes, 17 * MIB), ==, EEXIST);
     holds (self, "stripes/large", bytes, 17 * MIB);
 }
@@ -496,6 +496,8 @@ int main (int argc, char **argv)
     add ("/s3/asks-no-more-than-it-must-where-the-bucket-locks", "locks-all", test_requests);
     add ("/s3/takes-no-refusal-for-a-lack-of-conditions", "", test_probe);
     add ("/s3/stores-once-where-conditions-are-inverted", "inverted", test_stores_once);
+    add ("/s3/stores-once-where-conditions-are-for-put-only", "put-only", test_stores_once);
+    add ("/s3/stores-once-where-conditions-are-refused-with-parts", "part-ancient", test_stores_once);
     add ("/s3/stores-once-where-the-server-is-busy", "slow-down", test_stores_once);
     add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);
     add ("/s3/stores-once-where-answers-are-empty", "terse", test_stores_once);

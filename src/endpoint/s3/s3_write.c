@@ -10,7 +10,8 @@
  * The commit makes the name, which must not be there:
  *
  *   PROBING     once per endpoint: does the store keep to If-None-Match?      → LOOKING, STORING, the end
- *   LOOKING     HEAD of the name, where it does not                           → STORING, the end
+ *   LOOKING     HEAD of the name, where it does not; or before parts become an object, which the probe says nothing of
+ *                                                                             → STORING, the end
  *   STORING     PUT of all, or POST ?uploadId of the list of parts            → CHECKING, the end
  *   CHECKING    HEAD: is what is there ours, from an attempt whose answer was another one?   → STORING, the end
  *
@@ -245,7 +246,7 @@ static void looked (EcfsHttp *self, EcfsHttpOp *op)
 {
     WriteOp *write = (WriteOp *) op;
     (void) self;
-    write->unconditional = true;
+    write->unconditional |= conditions (write) != ECFS_S3_CONDITIONS_KEPT;
     if (op->cancelled)
         end (write, cancelled (write));
     else if (op->call.status == 404)
@@ -296,7 +297,8 @@ static void stored (EcfsHttp *self, EcfsHttpOp *op)
     GError *error = NULL;
     (void) self;
     if (write->conditional && status == 501) {
-        look (write, WRITE_LOOKING, looked); /* such as a store that knows conditions for PUT only */
+        write->unconditional = true; /* such as a store that knows conditions for PUT only */
+        look (write, WRITE_LOOKING, looked);
     } else if (status == 412 || (status == 404 && op->call.n_repeats > 0) || says_nothing (write)) {
         write->refused = status == 412;
         write->awaited = says_nothing (write);
@@ -428,7 +430,7 @@ static void commit (WriteOp *write)
             write->claimed = g_strdup (write->name);
         if (conditions (write) == ECFS_S3_CONDITIONS_UNKNOWN)
             probe (write);
-        else if (conditions (write) == ECFS_S3_CONDITIONS_KEPT)
+        else if (conditions (write) == ECFS_S3_CONDITIONS_KEPT && write->upload_id == NULL)
             store (write);
         else
             look (write, WRITE_LOOKING, looked);
