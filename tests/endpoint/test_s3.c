@@ -500,6 +500,7 @@ int main (int argc, char **argv)
     add ("/s3/stores-once-where-conditions-are-refused-with-parts", "part-ancient", test_stores_once);
     add ("/s3/stores-once-where-the-server-is-busy", "slow-down", test_stores_once);
     add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);
+    add ("/s3/stores-once-where-answers-do-not-come", "abrupt", test_stores_once);
     add ("/s3/stores-once-where-answers-are-empty", "terse", test_stores_once);
     add ("/s3/waits-while-the-server-is-at-it", "dawdling", test_slow_commit);
     add ("/s3/waits-for-what-was-answered-too-early", "late", test_slow_commit);

@@ -209,6 +209,15 @@ static void send_buffer (WriteOp *write, const char *query, struct curl_slist *h
     ecfs_http_ask (&write->op, &ask);
 }
 
+static bool has_code (const EcfsHttpCall *call, const char *code)
+{
+    EcfsS3Values values;
+    ecfs_s3_answer_values (call, &values);
+    bool has = g_strcmp0 (values.code, code) == 0;
+    ecfs_s3_values_clear (&values);
+    return has;
+}
+
 /* Whether the answer is the one to a PUT that was done, and all was sent before it. */
 static bool is_put (const WriteOp *write, GError **error)
 {
@@ -271,7 +280,11 @@ static void checked (EcfsHttp *self, EcfsHttpOp *op)
         write->unconditional = true; /* it was removed meanwhile, or the condition means something else */
         store (write);
     } else if (op->call.status == 404) {
-        end (write, g_error_new (ECFS_ERROR, EIO, "%s: the server has lost the upload", write->name));
+        end (write,
+             g_error_new (ECFS_ERROR, EIO,
+                          "%s: its upload in parts is gone: the server has lost it, or it was given up by somebody, "
+                          "or by a rule of the bucket",
+                          write->name));
     } else {
         end (write, ecfs_http_refusal (op, write->name));
     }
@@ -290,6 +303,14 @@ static bool says_nothing (const WriteOp *write)
     return nothing;
 }
 
+/* Whether the upload may be gone because it has become the object: libcurl sends again by itself where a connection
+ * that it kept turns out to be dead. */
+static bool may_be_stored (const WriteOp *write)
+{
+    const EcfsHttpCall *call = &write->op.call;
+    return call->status == 404 && (write->upload_id != NULL || call->n_repeats > 0) && !has_code (call, "NoSuchBucket");
+}
+
 static void stored (EcfsHttp *self, EcfsHttpOp *op)
 {
     WriteOp *write = (WriteOp *) op;
@@ -299,7 +320,7 @@ static void stored (EcfsHttp *self, EcfsHttpOp *op)
     if (write->conditional && status == 501) {
         write->unconditional = true; /* such as a store that knows conditions for PUT only */
         look (write, WRITE_LOOKING, looked);
-    } else if (status == 412 || (status == 404 && op->call.n_repeats > 0) || says_nothing (write)) {
+    } else if (status == 412 || may_be_stored (write) || says_nothing (write)) {
         write->refused = status == 412;
         write->awaited = says_nothing (write);
         look (write, WRITE_CHECKING, checked);
@@ -354,12 +375,8 @@ static void probe_found (EcfsHttp *self, EcfsHttpOp *op);
 /* Whether the store has no conditions, and says so. */
 static bool lacks_conditions (const EcfsHttpCall *call)
 {
-    EcfsS3Values values;
-    ecfs_s3_answer_values (call, &values);
-    bool lacks = call->status == 501 || (call->status == 400 && (g_strcmp0 (values.code, "NotImplemented") == 0 ||
-                                                                 g_strcmp0 (values.code, "InvalidArgument") == 0));
-    ecfs_s3_values_clear (&values);
-    return lacks;
+    return call->status == 501 ||
+           (call->status == 400 && (has_code (call, "NotImplemented") || has_code (call, "InvalidArgument")));
 }
 
 static void probe (WriteOp *write)
