@@ -124,6 +124,8 @@ static void test_options (void)
         {"s3://bucket,region=example.org/", "region"},
         {"s3://bucket,object_lock=governance 30d", "delete"},
         {"s3://bucket,delete=never,object_lock=for-ever", "object_lock"},
+        {"s3://bucket,delete=never,object_lock=governance 36500d", NULL},
+        {"s3://bucket,delete=never,object_lock=governance 36501d", "36500d"},
         {"s3://bucket,secret=x", "unknown option"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {

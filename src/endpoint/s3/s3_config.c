@@ -9,6 +9,7 @@
 #define PART_MAX_BYTES    (UINT64_C (256) << 20)
 #define REGION_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 #define BUCKET_MAX        255
+#define LOCK_MAX_US       (INT64_C (36500) * 86400 * G_USEC_PER_SEC) /* what Amazon takes */
 
 void ecfs_s3_free_config (void *data)
 {
@@ -105,8 +106,9 @@ static bool parse_lock (EcfsS3Config *config, const EcfsEndpointSpec *spec, GErr
     const char *time = strchr (text, ' ');
     g_autofree char *mode = g_strndup (text, time == NULL ? 0 : (size_t) (time - text));
     if ((strcmp (mode, "governance") != 0 && strcmp (mode, "compliance") != 0) ||
-        !ecfs_parse_duration (time + 1, &config->lock_us) || config->lock_us <= 0)
-        return ecfs_fail (error, EINVAL, "object_lock is as \"governance 30d\" or \"compliance 30d\", not \"%s\"",
+        !ecfs_parse_duration (time + 1, &config->lock_us) || config->lock_us <= 0 || config->lock_us > LOCK_MAX_US)
+        return ecfs_fail (error, EINVAL,
+                          "object_lock is as \"governance 30d\" or \"compliance 30d\", 36500d at most, not \"%s\"",
                           text);
     if (!config->retains)
         return ecfs_fail (error, EINVAL,
