@@ -410,7 +410,8 @@ static bool is_news (JsonArray *unsafe, JsonObject *loss)
 static void add_unsafe (GString *page, JsonObject *losses)
 {
     JsonArray *unsafe = tool_list (losses, "unsafe");
-    unsigned n_told = 0, n_left = 0;
+    int64_t n_all = tool_number (losses, "endpoints_unsafe") + tool_number (losses, "pairs_unsafe");
+    int64_t n_told = 0, n_left = n_all - tool_length (unsafe); /* the survey does not name all */
     g_string_append (page, "<ul>");
     for (guint i = 0; i < tool_length (unsafe); i++) {
         JsonObject *loss = json_array_get_object_element (unsafe, i);
@@ -429,7 +430,7 @@ static void add_unsafe (GString *page, JsonObject *losses)
     }
     g_string_append (page, "</ul>");
     if (n_left > 0)
-        page_add (page, "<p>And %u more sets.</p>", n_left);
+        page_add (page, "<p>And %" PRIi64 " more sets.</p>", n_left);
 }
 
 static void add_losses (GString *page, JsonObject *survey, const GArray *rows)
@@ -441,7 +442,9 @@ static void add_losses (GString *page, JsonObject *survey, const GArray *rows)
         return;
     }
     int64_t n_single = tool_number (losses, "endpoints_unsafe"), n_pairs = tool_number (losses, "pairs_unsafe");
-    if (n_single + n_pairs == 0)
+    if (tool_number (losses, "endpoints") == 0)
+        g_string_append (page, "<p class=\"bad\"><b>No endpoint answers.</b></p>");
+    else if (n_single + n_pairs == 0)
         page_add (
             page, "<p class=\"good\"><b>%s</b></p>",
             tool_number (losses, "pairs") > 0

@@ -80,11 +80,24 @@ def test_a_stranger_sees_the_worst_account_what_may_be_lost_since_when_and_what_
     mount.umount()
 
 
+def test_all_sets_count_that_may_not_vanish(place):
+    archive = place.archive(place.directories([f"account-{i}" for i in range(26)]), "rs:25+1")
+    lab.write_pattern(place.path / "source", 3 * MIB, 1)
+    archive.put_in_full(place.path / "source", "/file")
+    made = page(place, "status", archive.path)
+    assert "325 of 325 pairs may not." in made.text
+    assert made.text.count("could not be read.") == 12 and "And 313 more sets." in made.text
+
+
 def test_pages_of_files_that_cannot_be_read_and_of_a_broken_archive(place, filled):
     for name in ["amber", "birch", "cedar"]:
         filled[name].kill()
     made = page(place, "status", filled.path)
     assert "UNREADABLE" in made.text and "too much is lost" in made.text and "cannot be read now" in made.text
+    for name in ["delta", "ember", "fjord"]:
+        filled[name].kill()
+    made = page(place, "status", filled.path)
+    assert "No endpoint answers." in made.text and "stays readable" not in made.text
     (filled.path / "catalog.sqlite").write_bytes(b"x" * 8192)
     for tail in ["-wal", "-shm"]:
         (filled.path / f"catalog.sqlite{tail}").unlink(missing_ok=True)
