@@ -192,6 +192,35 @@ def test_alert_rules_are_valid_and_ask_for_what_is_told(filled):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def firing(place, series, at):
+    """(alert, archive) of all that fire after that time, where metrics stay as they are; and what promtool said. It expects
+    a sample that is never there, so it always says what it got."""
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed")
+    query = 'count by (alertname, archive) (ALERTS{alertstate="firing"})'
+    rules = {"rule_files": [str(CONTRIB / "alerts.yml")], "evaluation_interval": "1h" if "d" in at else "1m", "tests": [{
+        "interval": "1h" if "d" in at else "1m",
+        "input_series": [{"series": name, "values": f"{value}+0x2000"} for name, value in series.items()],
+        "promql_expr_test": [{"expr": query, "eval_time": at, "exp_samples": [{"labels": "none", "value": 1}]}]}]}
+    (place.path / "rules.json").write_text(json.dumps(rules))
+    done = lab.run("promtool", "test", "rules", place.path / "rules.json", check=False)
+    got = done.stdout + done.stderr
+    return set(re.findall(r'alertname="(\w+)", archive="(\w+)"', got.partition("got")[2])), got
+
+
+def test_what_was_never_stored_or_verified_alerts(place):
+    told = {'ecfs_recovery_point_pending{archive="new"}': 3, 'ecfs_recovery_point_pending{archive="other"}': 3,
+            'ecfs_recovery_point_age_seconds{archive="other"}': 5, 'ecfs_recovery_point_pending{archive="empty"}': 0}
+    alerts, got = firing(place, told, "30m")
+    assert alerts == {("EcfsRecoveryPointNone", "new")}, got
+    told = {'ecfs_stripe_bytes{archive="new"}': 3, 'ecfs_stripe_bytes{archive="other"}': 3, 'ecfs_scrub_age_seconds{archive="other"}': 5,
+            'ecfs_stripe_bytes{archive="empty"}': 0}
+    alerts, got = firing(place, told, "61d")
+    assert alerts == {("EcfsScrubNone", "new")}, got
+    alerts, got = firing(place, told, "59d")
+    assert not alerts and "got: nil" in got, got
+
+
 def test_unit_writes_it(place, filled):
     text = (lab.BUILD / "systemd/ecfs-metrics-system@.service").read_text()
     command = re.search(r"^ExecStart=\S+/(ecfs .*)$", text, flags=re.M).group(1)
