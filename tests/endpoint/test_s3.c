@@ -390,6 +390,29 @@ static void test_region (Fixture *self, gconstpointer features)
              (const char *const[]){"bucket bucket", "eu-north-1", "us-west-2", "set region", NULL});
 }
 
+/* Keys that somebody renews beside us are taken up, also where nothing is asked but sizes. */
+static void test_renewed_keys (Fixture *self, gconstpointer features)
+{
+    (void) features;
+    if (self->store == NULL)
+        return;
+    uint8_t byte = 7;
+    uint64_t size;
+    g_autofree char *credentials = g_build_filename (self->store->dir, "credentials", NULL);
+    g_autofree char *text = NULL;
+    g_assert_true (g_file_get_contents (credentials, &text, NULL, NULL));
+    g_assert_cmpint (try_store (self, "stripes/one", &byte, 1), ==, 0);
+    g_autofree char *fresh = g_strconcat (text, "aws_session_token = fresh\n", NULL);
+    g_assert_true (g_file_set_contents_full (credentials, fresh, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
+    s3_set (self->store, "expired", true);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (!ecfs_endpoint_size_wait (self->endpoint, "stripes/one", &size, NULL)) {
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (10000);
+    }
+    g_assert_cmpuint (size, ==, 1);
+}
+
 static void test_refusals (Fixture *self, gconstpointer features)
 {
     if (self->store == NULL)
@@ -510,6 +533,7 @@ int main (int argc, char **argv)
     add ("/s3/believes-no-list-that-is-none", "", test_false_lists);
     add ("/s3/removes-what-unfinished-uploads-left", "paged", test_unfinished);
     add ("/s3/goes-to-the-region-of-the-bucket", "", test_region);
+    add ("/s3/takes-renewed-keys-up", "", test_renewed_keys);
     add ("/s3/says-what-is-wrong", "", test_refusals);
     add ("/s3/locks-what-it-stores", "lock", test_retained);
     return g_test_run ();

@@ -189,6 +189,16 @@ static GError *status_error (const EcfsS3 *self, const EcfsHttpCall *call, const
     }
 }
 
+/* An answer to HEAD has no document, and 400 may be a session that has ended: what is listed when a connection begins,
+ * by keys that are read again, says why. NULL: it is something else. */
+static GError *unexplained (const EcfsS3 *self, const EcfsHttpCall *call)
+{
+    if (call->status != 400 || strcmp (call->method, "HEAD") != 0)
+        return NULL;
+    return new_error (ENOTCONN, "%s answers HEAD by 400, without a reason: the next connection finds it out",
+                      self->own.base);
+}
+
 GError *ecfs_s3_refusal (EcfsHttpOp *op, const char *name)
 {
     const EcfsS3 *self = ecfs_s3 (op->http);
@@ -198,6 +208,8 @@ GError *ecfs_s3_refusal (EcfsHttpOp *op, const char *name)
     GError *error = identity_problem (self, call, &values);
     if (error == NULL)
         error = place_problem (self, call, &values);
+    if (error == NULL)
+        error = unexplained (self, call);
     if (error != NULL) /* nothing else would be answered either */
         ecfs_http_break (op->http, g_error_copy (error));
     else
