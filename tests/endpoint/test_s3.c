@@ -6,6 +6,7 @@
 #include "endpoint/s3/s3_text.h"
 #include "program/program.h"
 
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -294,8 +295,8 @@ static void test_false_successes (Fixture *self, gconstpointer features)
     holds (self, "stripes/new", bytes, 1000);
 }
 
-/* Fails with @code and these words, and no secret. */
-static void refuses (Fixture *self, const char *more, int code, const char *const *words)
+/* Fails with @code and these words, and without @secret. */
+static void refuses_without (Fixture *self, const char *secret, const char *more, int code, const char *const *words)
 {
     g_autoptr (GError) error = NULL;
     EcfsMarker found;
@@ -305,7 +306,12 @@ static void refuses (Fixture *self, const char *more, int code, const char *cons
     g_assert_cmpint (error->code, ==, code);
     for (size_t i = 0; words[i] != NULL; i++)
         g_assert_nonnull (strstr (error->message, words[i]));
-    g_assert_null (strstr (error->message, "secret/of"));
+    g_assert_null (strstr (error->message, secret));
+}
+
+static void refuses (Fixture *self, const char *more, int code, const char *const *words)
+{
+    refuses_without (self, "secret/of", more, code, words); /* the lab's */
 }
 
 static void on_listed (void *user, const EcfsListed *listed)
@@ -376,6 +382,43 @@ static void test_unfinished (Fixture *self, gconstpointer features)
     g_assert_null (g_dir_read_name (left)); /* the other one's is not ours to remove */
 }
 
+/* Amazon's names of servers; a proxy that is not there keeps it from asking them. */
+static void test_places (void)
+{
+    static const struct {
+        const char *url;
+        const char *place;
+    } cases[] = {
+        {"s3://bucket,region=eu-north-1", "https://bucket.s3.eu-north-1.amazonaws.com:"},
+        {"s3://bucket/prefix,region=cn-north-1", "https://bucket.s3.cn-north-1.amazonaws.com.cn:"},
+        {"s3://dotted.bucket,region=eu-north-1", "https://s3.eu-north-1.amazonaws.com:"},
+        {"s3://bucket,region=eu-north-1,style=path", "https://s3.eu-north-1.amazonaws.com:"},
+        {"s3://dotted.bucket,region=eu-north-1,style=host", "https://dotted.bucket.s3.eu-north-1.amazonaws.com:"},
+    };
+    static const EcfsMarker nothing;
+    g_autofree char *key_file = NULL;
+    int fd = g_file_open_tmp ("ecfs-s3-XXXXXX", &key_file, NULL);
+    g_assert_true (g_close (fd, NULL));
+    const char *key = "[default]\naws_access_key_id=a\naws_secret_access_key=b\n";
+    g_assert_true (g_file_set_contents_full (key_file, key, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
+    g_setenv ("https_proxy", "http://127.0.0.1:1", true);
+    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
+        g_autoptr (GError) error = NULL;
+        EcfsMarker found;
+        g_autofree char *text = g_strconcat ("x=", cases[i].url, ",key_file=", key_file, NULL);
+        g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
+        g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &nothing, &error);
+        g_assert_no_error (error);
+        ecfs_endpoint_start (endpoint);
+        g_assert_false (ecfs_endpoint_examine_wait (endpoint, &found, &error));
+        g_test_message ("%s", error->message);
+        g_assert_error (error, ECFS_ERROR, ENOTCONN);
+        g_assert_nonnull (strstr (error->message, cases[i].place));
+    }
+    g_unsetenv ("https_proxy");
+    g_assert_cmpint (g_unlink (key_file), ==, 0);
+}
+
 static void test_region (Fixture *self, gconstpointer features)
 {
     if (self->store == NULL)
@@ -419,14 +462,14 @@ static void test_refusals (Fixture *self, gconstpointer features)
         return;
     g_autofree char *bad = g_build_filename (self->store->dir, "bad", NULL);
     static const struct {
-        const char *content;
+        const char *content; /* each with a secret */
         const char *words[3];
     } files[] = {
-        {"[default]\naws_access_key_id=AKIANOBODY\naws_secret_access_key=x\n", {"AKIANOBODY", "endpoint_url"}},
-        {"[default]\naws_access_key_id=AKIALABLABLABLABLAB0\naws_secret_access_key=wrong\n",
+        {"[default]\naws_access_key_id=AKIANOBODY\naws_secret_access_key=hush/1\n", {"AKIANOBODY", "endpoint_url"}},
+        {"[default]\naws_access_key_id=AKIALABLABLABLABLAB0\naws_secret_access_key=hush/2\n",
          {"AKIALABLABLABLABLAB0", "secret"}},
-        {"[other]\naws_access_key_id=a\n", {"[default]", "aws_secret_access_key"}},
-        {"aws_access_key_id=a\n", {"KEY = VALUE", "key_file"}},
+        {"[other]\naws_access_key_id=a\naws_secret_access_key=hush/3\n", {"[default]", "aws_secret_access_key"}},
+        {"aws_secret_access_key=hush/4\n", {"KEY = VALUE", "key_file"}},
     };
     for (size_t i = 0; i < G_N_ELEMENTS (files); i++) {
         g_assert_true (g_file_set_contents_full (bad, files[i].content, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
@@ -434,7 +477,7 @@ static void test_refusals (Fixture *self, gconstpointer features)
         g_autofree char *good = NULL;
         g_assert_true (g_file_get_contents (credentials, &good, NULL, NULL));
         g_assert_cmpint (rename (bad, credentials), ==, 0);
-        refuses (self, "", ENOTCONN, files[i].words);
+        refuses_without (self, "hush", "", ENOTCONN, files[i].words);
         g_assert_true (g_file_set_contents_full (credentials, good, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
     }
     s3_set (self->store, "skewed", true);
@@ -511,13 +554,17 @@ int main (int argc, char **argv)
     ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_unsetenv ("http_proxy");
+    g_unsetenv ("no_proxy");
+    g_unsetenv ("NO_PROXY");
     g_test_add_func ("/s3/signs-as-the-examples-do", test_signatures);
     g_test_add_func ("/s3/reads-documents-in-pieces", test_documents);
     g_test_add_func ("/s3/refuses-hostile-documents", test_hostile_documents);
     g_test_add_func ("/s3/checks-url-and-options", test_options);
+    g_test_add_func ("/s3/finds-amazon's-servers", test_places);
     add ("/s3/asks-no-more-than-it-must", "", test_requests);
     add ("/s3/stores-once-where-conditions-are-ignored", "ignorant", test_stores_once);
     add ("/s3/stores-once-where-conditions-are-refused", "ancient", test_stores_once);
+    add ("/s3/stores-once-where-conditions-are-not-known", "antique", test_stores_once);
     add ("/s3/asks-no-more-than-it-must-where-the-bucket-locks", "locks-all", test_requests);
     add ("/s3/takes-no-refusal-for-a-lack-of-conditions", "", test_probe);
     add ("/s3/stores-once-where-conditions-are-inverted", "inverted", test_stores_once);
