@@ -236,13 +236,15 @@ EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *obje
 /**
  * An object whose content does not have its SHA-256 although all checksums fit: finds the stripes that are not what was
  * stored, logs their endpoints and notes them for repair; flags them in @ret_lies (n flags). @tick as in EcfsLiars, may
- * be NULL. EBADMSG: leaving out as many endpoints as the code can lose does not help. Blocks.
+ * be NULL. No stripe is flagged where all are as they were stored: then it was the cache, which has forgotten the
+ * object. EBADMSG: leaving out as many endpoints as the code can lose does not help. Blocks.
  */
 bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
                               bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error);
 
-/** The same where it is not known whether anybody lies: maybe no stripe is flagged. */
-bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_lies, GError **error);
+/** What the cache has of an object may be from an endpoint that lies: it goes, and what is still read through readers
+ * that there are is not kept. What is sealed stays: nobody without the key can make it look right. */
+void ecfs_archive_forget_cached (EcfsArchive *archive, const EcfsObjectRow *object);
 
 /** What reads an object, for ecfs_reader_params_clear (), also after an error: parameters but for `trouble`, with the
  * @stripes of a row (ECFS_CODEC_MAX_N), which they then name, without those flagged in @left_out (may be NULL). */

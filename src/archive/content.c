@@ -310,42 +310,30 @@ static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, uns
     g_warning ("%s; stripe %u of a %s object is read around", error->message, index, ecfs_codec_code (params->codec));
 }
 
-/* What is wrong as a whole may have come from the cache, which has it from who lies. */
-static void forget_cached (EcfsArchive *archive, const EcfsObjectRow *object)
+void ecfs_archive_forget_cached (EcfsArchive *archive, const EcfsObjectRow *object)
 {
-    if (archive->cache != NULL)
+    if (archive->cache != NULL && object->seal.kind == ECFS_SEAL_NONE)
         ecfs_cache_forget (archive->cache, &object->uuid);
-}
-
-bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_lies, GError **error)
-{
-    forget_cached (archive, object);
-    g_auto (EcfsReaderParams) params = {.keys = NULL};
-    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
-    g_autoptr (GError) why = NULL;
-    if (!ecfs_archive_reader_params (archive, object, NULL, stripes, &params, error))
-        return false;
-    const EcfsLiars liars = {.params = &params, .sha256 = object->sha256};
-    params.trouble = note_trouble;
-    if (!ecfs_liars_compare (&liars, ret_lies, &why))
-        return ecfs_archive_find_liars (archive, object, NULL, NULL, ret_lies, error);
-    for (unsigned i = 0; i < ecfs_codec_n (params.codec); i++)
-        if (ret_lies[i])
-            tell_liar (archive, &params, i);
-    return true;
 }
 
 bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
                               bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error)
 {
-    forget_cached (archive, object);
+    ecfs_archive_forget_cached (archive, object);
     g_auto (EcfsReaderParams) params = {.keys = NULL};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+    g_autoptr (GError) why = NULL;
     if (!ecfs_archive_reader_params (archive, object, NULL, stripes, &params, error))
         return false;
     const EcfsLiars liars = {.params = &params, .sha256 = object->sha256, .tick = tick, .user = user};
     params.trouble = note_trouble;
-    if (!ecfs_liars_find (&liars, ecfs_codec_tolerance (params.codec), ret_lies, error))
+    /* Where all that endpoints have is right, leaving out the first of them would make a liar of it. */
+    bool good = ecfs_liars_compare (&liars, ret_lies, &why);
+    if (!good && why->code != ECANCELED)
+        good = ecfs_liars_find (&liars, ecfs_codec_tolerance (params.codec), ret_lies, error);
+    else if (!good)
+        g_propagate_error (error, g_steal_pointer (&why));
+    if (!good)
         return false;
     for (unsigned i = 0; i < ecfs_codec_n (params.codec); i++)
         if (ret_lies[i])
@@ -410,19 +398,18 @@ static bool leaves_out (const EcfsContent *self)
     return any;
 }
 
-static EcfsReader *own_reader (const EcfsContent *self, guint index, GError **error)
+static EcfsReader *own_reader (const EcfsContent *self, guint index, EcfsCaching caching, GError **error)
 {
     bool left_out[ECFS_CODEC_MAX_N] = {false};
     const EcfsObjectRow *object = ecfs_content_object (self, index);
     if (self->without != NULL)
         flag_left_out (self, object, left_out);
     flag_cut (self, index, left_out);
-    EcfsReader *reader =
-        make_reader (self->archive, object, left_out, leaves_out (self) ? ECFS_CACHING_NONE : self->caching,
-                     self->passes_over       ? only_tell_trouble
-                     : self->without != NULL ? note_trouble
-                                             : tell_trouble,
-                     error);
+    EcfsReader *reader = make_reader (self->archive, object, left_out, leaves_out (self) ? ECFS_CACHING_NONE : caching,
+                                      self->passes_over       ? only_tell_trouble
+                                      : self->without != NULL ? note_trouble
+                                                              : tell_trouble,
+                                      error);
     if (reader != NULL && self->expects_all && is_whole (self, index))
         ecfs_reader_expect_all (reader);
     return reader;
@@ -449,13 +436,19 @@ static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
 {
     ecfs_mutex_lock (&self->lock);
     Part *part = &g_array_index (self->parts, Part, index);
-    if (part->reader == NULL && may_share (self, part->object)) {
+    bool is_first = part->reader == NULL;
+    ecfs_mutex_unlock (&self->lock);
+    /* What comes from stripes that were replaced since it was opened may be what they were replaced for. */
+    bool is_stale = is_first && self->archive->cache != NULL && !ecfs_content_is_current (self);
+    EcfsCaching caching = is_stale ? MIN (self->caching, ECFS_CACHING_READS) : self->caching;
+    ecfs_mutex_lock (&self->lock);
+    if (part->reader == NULL && !is_stale && may_share (self, part->object)) {
         const EcfsSharedReadersOps ops = {
             .make = make_shared, .pin = pin_shared, .unpin = unpin_shared, .user = self->archive};
         part->shared = ecfs_shared_readers_get (self->archive->shared_readers, &ops, part->object, error);
         part->reader = part->shared == NULL ? NULL : ecfs_shared_reader (part->shared);
     } else if (part->reader == NULL) {
-        part->reader = own_reader (self, index, error);
+        part->reader = own_reader (self, index, caching, error);
     }
     EcfsReader *reader = part->reader;
     ecfs_mutex_unlock (&self->lock);

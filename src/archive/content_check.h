@@ -27,7 +27,8 @@ const EcfsObjectRow *ecfs_content_check_bad (const EcfsContentCheck *self);
 /**
  * Finds the endpoints that return other bytes of the object than they got, as ecfs_archive_find_liars () does, and
  * flags them in @without (ECFS_ENDPOINTS_MAX flags), beside those flagged already: what is read without them has its
- * SHA-256. EIO, and as there: that leads no further. Blocks.
+ * SHA-256. Where all endpoints return what they got none is flagged: what was read came from the cache, which has it no
+ * more. EIO, and as there: that leads no further. Blocks.
  */
 bool ecfs_content_leave_out_liars (EcfsArchive *archive, const EcfsObjectRow *object, bool *without, GError **error);
 

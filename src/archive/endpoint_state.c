@@ -65,6 +65,8 @@ bool ecfs_archive_set_endpoint_state (EcfsArchive *self, const char *name, EcfsE
     ecfs_mutex_lock (&self->adding);
     bool set = set_state (self, name, state, error);
     ecfs_mutex_unlock (&self->adding);
+    if (set && state == ECFS_ENDPOINT_DISTRUSTED && self->cache != NULL)
+        ecfs_cache_forget (self->cache, NULL); /* it may have lied before, and not all need be sealed */
     return set;
 }
 

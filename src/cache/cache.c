@@ -21,6 +21,19 @@ static guint cell_hash (gconstpointer key)
     return hash ^ (guint) cell->segment * 2654435761u;
 }
 
+static guint object_hash (gconstpointer key)
+{
+    const EcfsUuid *object = key;
+    guint hash;
+    memcpy (&hash, object->bytes + 8, sizeof hash);
+    return hash;
+}
+
+static gboolean object_equal (gconstpointer a, gconstpointer b)
+{
+    return ecfs_uuid_equal (a, b);
+}
+
 static gboolean cell_equal (gconstpointer a, gconstpointer b)
 {
     const EcfsCacheCell *x = a, *y = b;
@@ -40,6 +53,7 @@ EcfsCache *ecfs_cache_new (const EcfsCacheParams *params)
     g_queue_init (&self->fills);
     self->touched = g_hash_table_new_full (cell_hash, cell_equal, g_free, NULL);
     self->wrong = g_array_new (FALSE, FALSE, sizeof (EcfsCacheCell));
+    self->forgotten = g_hash_table_new_full (object_hash, object_equal, g_free, g_free);
     self->sweep_folder = ECFS_CACHE_FOLDERS;
     return self;
 }
@@ -78,6 +92,7 @@ void ecfs_cache_free (EcfsCache *self)
     ecfs_cache_index_close (self->index);
     g_hash_table_unref (self->touched);
     g_array_unref (self->wrong);
+    g_hash_table_unref (self->forgotten);
     ecfs_cond_clear (&self->moved);
     ecfs_mutex_clear (&self->index_lock);
     ecfs_mutex_clear (&self->lock);
@@ -204,11 +219,17 @@ uint64_t ecfs_cache_fill_bytes (const EcfsCacheFill *fill)
     return bytes;
 }
 
+static bool is_believed_locked (const EcfsCache *self, const EcfsCacheFill *fill) ECFS_REQUIRES (self->lock)
+{
+    const int64_t *forgotten_us = g_hash_table_lookup (self->forgotten, &fill->cell.object);
+    return fill->since_us > self->all_forgotten_us && (forgotten_us == NULL || fill->since_us > *forgotten_us);
+}
+
 void ecfs_cache_fill (EcfsCache *self, EcfsCacheFill *fill)
 {
     uint64_t bytes = ecfs_cache_fill_bytes (fill);
     ecfs_mutex_lock (&self->lock);
-    bool takes = has_room_locked (self, bytes) && ensure_running_locked (self);
+    bool takes = has_room_locked (self, bytes) && is_believed_locked (self, fill) && ensure_running_locked (self);
     if (takes) {
         g_queue_push_tail (&self->fills, fill);
         self->queued_bytes += bytes;

@@ -65,6 +65,7 @@ typedef struct EcfsCacheFill {
     EcfsCacheCell cell;
     EcfsCacheRange *ranges; /* n_ranges, of the caller's */
     unsigned n_ranges;
+    int64_t since_us; /* when whoever read it chose where from: what was forgotten since is not filled in */
     /* On the cache's thread, before it is written. May be NULL: nothing is to be done. */
     void (*prepare) (struct EcfsCacheFill *self);
     void (*free) (struct EcfsCacheFill *self); /* of it all, whatever became of it */
@@ -94,7 +95,8 @@ bool ecfs_cache_await_written (EcfsCache *self, int64_t deadline_us);
  * smaller than its blocks count as data. Blocks for as long as the disk does. */
 uint64_t ecfs_cache_present (EcfsCache *self, const EcfsCacheCell *cell, uint64_t offset, uint64_t size);
 
-/** Removes all that there is of an object. Blocks for as long as the disk does, as the next three. */
+/** Removes all that there is of an object, which is not to be believed any more, and takes no more of it from who began
+ * before; NULL: of all objects. Blocks for as long as the disk does, as the next three. */
 void ecfs_cache_forget (EcfsCache *self, const EcfsUuid *object);
 /** Keeps a cell that is there from going, until ecfs_cache_unpin (). @stamp: of who pins, as all that is pinned now. */
 void ecfs_cache_pin (EcfsCache *self, const EcfsCacheCell *cell, int64_t stamp);

@@ -24,10 +24,12 @@ struct EcfsCache {
     GQueue fills;                           /* of EcfsCacheFill */
     uint64_t queued_bytes;                  /* of these, and of those that are being written */
     int64_t fills_from_us;                  /* none before, as the disk was full */
-    GHashTable *touched;                    /* of EcfsCacheCell: used, and the index does not know it */
-    GArray *wrong;                          /* of EcfsCacheCell: removed, and the index does not know it */
-    uint64_t give_bytes;                    /* that somebody waits for */
-    int64_t gives_from_us;                  /* nothing is given before, as it took too long */
+    GHashTable *forgotten;                  /* EcfsUuid → int64_t: when; of these, and … */
+    int64_t all_forgotten_us; /* … of all objects at this time: nothing that is read since before then */
+    GHashTable *touched;      /* of EcfsCacheCell: used, and the index does not know it */
+    GArray *wrong;            /* of EcfsCacheCell: removed, and the index does not know it */
+    uint64_t give_bytes;      /* that somebody waits for */
+    int64_t gives_from_us;    /* nothing is given before, as it took too long */
     uint64_t dropped_bytes;
     char *trouble;         /* why nothing is taken; NULL: it is */
     EcfsCacheState totals; /* when they were last read */

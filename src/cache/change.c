@@ -1,7 +1,8 @@
 /* What verbs and others ask of a cache beside its threads. */
 #include "cache/cache_priv.h"
 
-#define DROP_BATCH 256
+#define DROP_BATCH     256
+#define MOST_FORGOTTEN 4096
 
 static bool remove_all_locked (EcfsCache *self, const GArray *rows, GError **error) ECFS_REQUIRES (self->index_lock)
 {
@@ -36,14 +37,26 @@ static bool forget (EcfsCache *self, void *user, GError **error)
     return cells != NULL && remove_all_locked (self, cells, error);
 }
 
+/* Above so many, all readers that there are fill in nothing more. */
+static void note_forgotten_locked (EcfsCache *self, const EcfsUuid *object) ECFS_REQUIRES (self->lock)
+{
+    int64_t now_us = ecfs_now_us ();
+    if (object == NULL || g_hash_table_size (self->forgotten) >= MOST_FORGOTTEN) {
+        g_hash_table_remove_all (self->forgotten);
+        self->all_forgotten_us = now_us;
+    } else
+        g_hash_table_insert (self->forgotten, g_memdup2 (object, sizeof *object), g_memdup2 (&now_us, sizeof now_us));
+}
+
 static void forget_queued (EcfsCache *self, const EcfsUuid *object)
 {
     GQueue gone = G_QUEUE_INIT;
     ecfs_mutex_lock (&self->lock);
+    note_forgotten_locked (self, object);
     for (GList *l = self->fills.head, *next; l != NULL; l = next) {
         EcfsCacheFill *fill = l->data;
         next = l->next;
-        if (!ecfs_uuid_equal (&fill->cell.object, object))
+        if (object != NULL && !ecfs_uuid_equal (&fill->cell.object, object))
             continue;
         g_queue_unlink (&self->fills, l);
         g_queue_push_tail_link (&gone, l);
@@ -58,8 +71,13 @@ static void forget_queued (EcfsCache *self, const EcfsUuid *object)
 
 void ecfs_cache_forget (EcfsCache *self, const EcfsUuid *object)
 {
+    uint64_t bytes;
+    g_autoptr (GError) error = NULL;
     forget_queued (self, object);
-    run (self, forget, (void *) object);
+    if (object != NULL)
+        run (self, forget, (void *) object);
+    else if (!ecfs_cache_drop (self, &bytes, &error))
+        ecfs_cache_tell (self, error->message);
 }
 
 typedef struct Pinning {

@@ -93,6 +93,17 @@ static bool order_moves (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsi
     return true;
 }
 
+/* A stripe that has another in its place may have been a lie, of which the cache may have some. Readers that are still
+ * open read the old one: so it is forgotten when they are older than what they read. */
+static void forget_replaced (EcfsCommitAttempt *self, const EcfsObjectRow *row)
+{
+    bool any = false;
+    for (unsigned i = 0; i < ECFS_CODEC_MAX_N; i++)
+        any = any || self->repair.replaced[i].instance != 0;
+    if (any)
+        ecfs_archive_forget_cached (self->archive, row);
+}
+
 static bool repair_part (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     bool wanted[ECFS_CODEC_MAX_N] = {0}, left_out[ECFS_CODEC_MAX_N] = {0};
@@ -112,6 +123,8 @@ static bool repair_part (EcfsCommitAttempt *self, EcfsCommitObject *part, GError
         self->repair.packets = ecfs_repair_new (reader, wanted, self->commit.repair.pace);
     bool fine = ecfs_attempt_fill_object (self, part, error);
     ecfs_archive_stripes_changed (self->archive);
+    if (fine)
+        forget_replaced (self, part->row);
     order->read_bytes += is_log ? part->row->size : ecfs_repair_read_bytes (self->repair.packets);
     ecfs_repair_free (g_steal_pointer (&self->repair.packets));
     ecfs_archive_unpin (self->archive, &part->row->uuid);
@@ -138,7 +151,7 @@ static bool order_lies (EcfsCommitAttempt *self, const EcfsObjectRow *row)
 {
     bool lies[ECFS_CODEC_MAX_N] = {false}, any = false;
     EcfsRepairOrder *order = self->commit.repair.order;
-    if (!row->has_sha256 || !ecfs_archive_find_forged (self->archive, row, lies, NULL))
+    if (!row->has_sha256 || !ecfs_archive_find_liars (self->archive, row, NULL, NULL, lies, NULL))
         return false;
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);

@@ -215,6 +215,7 @@ static Offer *offer_new (const EcfsFetch *fetch, size_t granted_bytes)
     Offer *self = g_new (Offer, 1);
     *self = (Offer){.fill = {.cell = cell_of (fetch),
                              .ranges = g_new (EcfsCacheRange, params->layout.k),
+                             .since_us = fetch->reader->made_us,
                              .prepare = put_tags,
                              .free = offer_free},
                     .transfer = params->transfer,

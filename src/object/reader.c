@@ -83,6 +83,7 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     atomic_init (&self->references, 1);
     ecfs_mutex_init (&self->lock);
     self->params = *params;
+    self->made_us = ecfs_now_us ();
     self->params.keys = ecfs_seal_keys_ref (params->keys);
     assert (params->unchecked ||
             params->layout.tag_bytes == ecfs_tag_bytes (&(EcfsTagger){.mac = ecfs_seal_tag_mac (params->keys)}));

@@ -104,6 +104,7 @@ struct EcfsReader {
     atomic_uint references;
     EcfsMutex lock;
     EcfsReaderParams params;   /* immutable */
+    int64_t made_us;           /* immutable */
     unsigned n;                /* immutable */
     EcfsReaderStripe *stripes; /* n; immutable */
     EcfsLane *lanes;           /* n; guarded by lock */

@@ -62,13 +62,18 @@ static void free_fill (EcfsCacheFill *fill)
     g_free (fill);
 }
 
-static void fill_in (EcfsCache *cache, uint64_t number)
+static void fill_in_since (EcfsCache *cache, uint64_t number, int64_t since_us)
 {
     EcfsCacheFill *fill = g_new0 (EcfsCacheFill, 1);
-    *fill = (EcfsCacheFill){.cell = cell_of (number), .n_ranges = 1, .free = free_fill};
+    *fill = (EcfsCacheFill){.cell = cell_of (number), .n_ranges = 1, .since_us = since_us, .free = free_fill};
     fill->ranges = g_new (EcfsCacheRange, 1);
     fill->ranges[0] = (EcfsCacheRange){.offset = 0, .size = CELL, .bytes = bytes_for (number)};
     ecfs_cache_fill (cache, fill);
+}
+
+static void fill_in (EcfsCache *cache, uint64_t number)
+{
+    fill_in_since (cache, number, ecfs_now_us ());
 }
 
 typedef struct Asked {
@@ -354,6 +359,30 @@ static void test_forget_and_drop (void)
     tear_down ();
 }
 
+/* Who read it before it was forgotten may have it from where it was wrong. */
+static void test_forgotten_is_not_taken (void)
+{
+    set_up ();
+    EcfsCache *cache = open_cache (64 * MIB, 0);
+    EcfsCacheCell cell = cell_of (1);
+    int64_t before_us = ecfs_now_us ();
+    fill_and_wait (cache, 1, 2);
+    ecfs_cache_forget (cache, &cell.object);
+    fill_in_since (cache, 1, before_us);
+    fill_in_since (cache, 2, before_us);
+    g_assert_true (ecfs_cache_await_written (cache, soon ()));
+    g_assert_false (has (cache, 1));
+    g_assert_true (has (cache, 2));
+    ecfs_cache_forget (cache, NULL);
+    g_assert_false (has (cache, 2));
+    fill_in_since (cache, 2, before_us);
+    fill_and_wait (cache, 1, 2);
+    g_assert_false (has (cache, 2));
+    g_assert_true (has (cache, 1));
+    ecfs_cache_free (cache);
+    tear_down ();
+}
+
 static void test_gives_way (void)
 {
     set_up ();
@@ -515,6 +544,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/cache/takes-damage-for-absence", test_damage);
     g_test_add_func ("/cache/begins-anew-with-a-damaged-index", test_damaged_index);
     g_test_add_func ("/cache/forgets", test_forget_and_drop);
+    g_test_add_func ("/cache/takes-nothing-older-than-forgetting", test_forgotten_is_not_taken);
     g_test_add_func ("/cache/gives-way", test_gives_way);
     g_test_add_func ("/cache/is-never-wrong-after-kill", test_killed);
     g_test_add_func ("/cache/is-shared-by-processes", test_two_processes);

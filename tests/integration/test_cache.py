@@ -5,6 +5,7 @@ import subprocess
 
 import lab
 import pytest
+from forge import forge
 
 MIB = 1 << 20
 
@@ -140,6 +141,58 @@ def test_damage_in_the_cache_is_read_around(place, sealed):
     big[3].write_bytes(swapped[0])
     read_all(mount, digests)
     read_all(mount, digests)
+
+
+def read_forged(archive, mount):
+    """Stores a file, of which an endpoint returns other bytes than it got, and reads it into the cache."""
+    for seed in range(20):  # until it is one that is read
+        before = {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
+        digest = lab.write_pattern(mount.path / "file", 3 * MIB, seed)
+        lab.ecfs("wait", mount.path)
+        new = [(at, path) for at, endpoint in enumerate(archive.endpoints) for path in lab.stripe_files(endpoint)]
+        at, stripe = next((at, path) for at, path in new if path not in before and path.name.split("-")[1].strip("0") == "")
+        truth = stripe.read_bytes()
+        forge(stripe)
+        lab.drop_caches()
+        if lab.digest(mount.path / "file") != digest:
+            break
+        (mount.path / "file").unlink()
+    else:
+        pytest.fail("nobody asks who lies")
+    lab.until(is_filled(archive, mount, "file"), 30, "it is in the cache")
+    return digest, at, stripe, truth
+
+
+@lab.unkeyed
+@pytest.mark.parametrize("how", ["repaired", "distrusted"])
+def test_what_a_liar_made_of_the_cache_goes_with_its_stripe(place, cached, how):
+    mount = place.mount(cached)
+    digest, at, *_ = read_forged(cached, mount)
+    if how == "distrusted":
+        lab.ecfs("endpoint", "distrust", cached.path, cached.endpoints[at].name)
+    else:
+        with open(mount.path / "file", "rb", buffering=0) as beside:  # whose reader is older than the repair
+            beside.read(4096)
+            done = lab.run(lab.BUILD / "tools/ecfs-fsck", cached.path, "--deep", "-y", check=False)
+            assert done.returncode == 1 and "file" in done.stdout, (done.stdout, done.stderr)
+            lab.drop_caches()
+            beside.read()
+    for _ in range(2):
+        lab.drop_caches()
+        assert lab.digest(mount.path / "file") == digest
+        lab.until(is_filled(cached, mount, "file"), 30, "it is in the cache again")
+
+
+@lab.unkeyed
+def test_nobody_is_accused_of_what_only_the_cache_has(place, cached):
+    mount = place.mount(cached)
+    digest, at, stripe, truth = read_forged(cached, mount)
+    stripe.write_bytes(truth)
+    done = lab.ecfs("get", cached.path, "/file", place.path / "fetched")
+    assert lab.digest(place.path / "fetched") == digest
+    assert "endpoint" not in done.stderr, done.stderr
+    assert stripe in lab.stripe_files(cached.endpoints[at])
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", cached.path, "--deep", "-n").returncode == 0
 
 
 def test_warm_and_drop(place, cached):
