@@ -97,6 +97,7 @@ void ecfs_cache_free (EcfsCache *self)
     ecfs_mutex_clear (&self->index_lock);
     ecfs_mutex_clear (&self->lock);
     g_free (self->trouble);
+    g_free (self->index_trouble);
     g_free (self->directory);
     g_free (self);
 }
@@ -137,7 +138,8 @@ static void end_reading (EcfsCache *self, unsigned slot, const EcfsCacheCell *us
 /* Range by range: where the first was never filled in, the others need not be read. */
 static EcfsCacheVerdict read_cell (const EcfsCache *self, EcfsCacheLook *look)
 {
-    ecfs_autofd fd = ecfs_cell_open (self->directory, &look->cell);
+    bool is_own = ecfs_cells_check (self->directory) == 0; /* else in an open archive others could say anything */
+    ecfs_autofd fd = is_own ? ecfs_cell_open (self->directory, &look->cell) : -1;
     EcfsCacheVerdict verdict = fd < 0 ? ECFS_CACHE_ABSENT : ECFS_CACHE_FITS;
     for (unsigned i = 0; i < look->n_ranges && verdict == ECFS_CACHE_FITS; i++) {
         const EcfsCacheRange *range = &look->ranges[i];

@@ -36,7 +36,8 @@ struct EcfsCache {
     bool knows_totals;
     EcfsMutex index_lock;  /* outer to lock; held while files are written, so that who has it knows that none is */
     EcfsCacheIndex *index; /* NULL: it is not open; guarded by index_lock, as the rest */
-    int64_t index_from_us; /* it is not opened before */
+    int64_t index_from_us; /* it is not opened before, as … */
+    char *index_trouble;   /* … this was in the way; NULL: nothing */
     int64_t touched_us;    /* when the index was told last */
     unsigned sweep_folder; /* the next to be compared with the index; ECFS_CACHE_FOLDERS: none */
 };

@@ -2,6 +2,7 @@
 
 #include "util/io.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,10 +47,35 @@ static char *cell_path (const char *directory, const EcfsCacheCell *cell)
     return g_strdup_printf ("%s/cells/%02x/%s", directory, cell->object.bytes[15], name);
 }
 
-bool ecfs_cells_make (const char *directory, GError **error)
+static int check_own (const char *path)
+{
+    struct stat status;
+    if (lstat (path, &status) != 0)
+        return -errno;
+    bool own = S_ISDIR (status.st_mode) && status.st_uid == geteuid () && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    return own ? 0 : -EPERM;
+}
+
+int ecfs_cells_check (const char *directory)
 {
     g_autofree char *cells = g_build_filename (directory, "cells", NULL);
-    return g_mkdir_with_parents (cells, 0700) == 0 || ecfs_fail_errno (error, errno, "%s", cells);
+    int result = check_own (directory);
+    return result != 0 ? result : check_own (cells);
+}
+
+bool ecfs_cells_make (const char *directory, GError **error)
+{
+    g_autofree char *cells = g_build_filename (directory, "cells", NULL), *parent = g_path_get_dirname (directory);
+    bool made = g_mkdir_with_parents (parent, 0700) == 0 && (mkdir (directory, 0700) == 0 || errno == EEXIST);
+    if (made && check_own (directory) == 0) /* else nothing is made behind a link */
+        made = mkdir (cells, 0700) == 0 || errno == EEXIST;
+    if (!made)
+        return ecfs_fail_errno (error, errno, "%s", cells);
+    int result = ecfs_cells_check (directory);
+    return result == 0 || ecfs_fail_errno (error, -result,
+                                           "%s: it and cells in it have to be directories of this user, in which "
+                                           "nobody else can write: remove it, or choose another place",
+                                           directory);
 }
 
 int ecfs_cell_open (const char *directory, const EcfsCacheCell *cell)
@@ -100,18 +126,21 @@ int ecfs_cell_remove (const char *directory, const EcfsCacheCell *cell)
 void ecfs_cells_walk (const char *directory, unsigned folder, void (*each) (void *user, const EcfsCacheCell *cell),
                       void *user)
 {
-    const char *name;
+    const struct dirent *entry;
     g_autofree char *path = folder_path (directory, folder);
-    g_autoptr (GDir) names = g_dir_open (path, 0, NULL);
-    while (names != NULL && (name = g_dir_read_name (names)) != NULL) {
+    int fd = ecfs_cells_check (directory) == 0 ? open (path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    DIR *names = fd < 0 ? NULL : fdopendir (fd);
+    while (names != NULL && (entry = readdir (names)) != NULL) {
         EcfsCacheCell cell;
-        if (parse_name (name, &cell) && cell.object.bytes[15] == folder) {
+        if (parse_name (entry->d_name, &cell) && cell.object.bytes[15] == folder)
             each (user, &cell);
-            continue;
-        }
-        g_autofree char *stranger = g_build_filename (path, name, NULL);
-        (void) unlink (stranger); /* a directory stays, and is in nobody's way */
+        else
+            (void) unlinkat (fd, entry->d_name, 0); /* a directory stays, and is in nobody's way */
     }
+    if (names != NULL)
+        (void) closedir (names); /* was only read */
+    else if (fd >= 0)
+        (void) close (fd);
 }
 
 static void remove_one (void *user, const EcfsCacheCell *cell)
@@ -122,6 +151,8 @@ static void remove_one (void *user, const EcfsCacheCell *cell)
 void ecfs_cells_remove_all (const char *directory)
 {
     g_autofree char *cells = g_build_filename (directory, "cells", NULL);
+    if (ecfs_cells_check (directory) != 0)
+        return;
     for (unsigned i = 0; i < ECFS_CACHE_FOLDERS; i++) {
         g_autofree char *folder = folder_path (directory, i);
         ecfs_cells_walk (directory, i, remove_one, (void *) directory);

@@ -9,8 +9,11 @@
 
 #define ECFS_CACHE_FOLDERS 256
 
-/** DIRECTORY and DIRECTORY/cells. */
+/** DIRECTORY and DIRECTORY/cells. EPERM as below. */
 bool ecfs_cells_make (const char *directory, GError **error);
+/** Returns 0, or -EPERM where somebody else made one of them, could change what is in it, or put a link there: nothing
+ * below is then read, written or removed. Or -errno. */
+int ecfs_cells_check (const char *directory);
 
 /** Opens a cell for reading. -errno. */
 int ecfs_cell_open (const char *directory, const EcfsCacheCell *cell);
@@ -24,7 +27,7 @@ int ecfs_cell_remove (const char *directory, const EcfsCacheCell *cell);
 /** Calls @each for the cells in one of the ECFS_CACHE_FOLDERS folders, and removes what is none. */
 void ecfs_cells_walk (const char *directory, unsigned folder, void (*each) (void *user, const EcfsCacheCell *cell),
                       void *user);
-/** Removes all of them. */
+/** Removes all of them. Not where ecfs_cells_check () objects. */
 void ecfs_cells_remove_all (const char *directory);
 
 #endif

@@ -21,17 +21,21 @@ EcfsCacheIndex *ecfs_cache_index_locked (EcfsCache *self, bool make, GError **er
 {
     bool anew, this_boot;
     int64_t swept_us;
+    GError *why = NULL;
     if (self->index != NULL)
         return self->index;
     if (!make && !g_file_test (self->directory, G_FILE_TEST_IS_DIR))
         return NULL;
     if (ecfs_now_us () < self->index_from_us) {
-        (void) !ecfs_fail (error, EAGAIN, "%s: its index could not be opened a moment ago", self->directory);
+        (void) !ecfs_fail (error, EAGAIN, "%s", self->index_trouble);
         return NULL;
     }
-    self->index = ecfs_cache_index_open (self->directory, &anew, error);
-    if (self->index == NULL)
-        self->index_from_us = ecfs_now_us () + REOPEN_US;
+    self->index = ecfs_cache_index_open (self->directory, &anew, &why);
+    g_free (self->index_trouble);
+    self->index_trouble = why == NULL ? NULL : g_strdup (why->message);
+    self->index_from_us = why == NULL ? 0 : ecfs_now_us () + REOPEN_US;
+    if (why != NULL)
+        g_propagate_error (error, why);
     else if (anew)
         g_warning ("%s: the cache was damaged, and begins anew", self->directory);
     if (self->index != NULL && ecfs_cache_index_swept (self->index, &swept_us, &this_boot, NULL) &&

@@ -4,6 +4,7 @@
 #include "catalog/side.h"
 
 #include <glib/gstdio.h>
+#include <sys/stat.h>
 
 #define INDEX_NAME "index.sqlite"
 #define BOOT_ID    "/proc/sys/kernel/random/boot_id"
@@ -94,6 +95,8 @@ static EcfsCacheIndex *open_once (const char *path, GError **error)
 void ecfs_cache_index_discard (const char *directory)
 {
     static const char *const names[] = {INDEX_NAME, INDEX_NAME "-wal", INDEX_NAME "-shm"};
+    if (ecfs_cells_check (directory) == -EPERM) /* it is somebody else's */
+        return;
     for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
         g_autofree char *file = g_build_filename (directory, names[i], NULL);
         (void) g_unlink (file); /* what stays in the way is found when it is opened again */
@@ -101,12 +104,20 @@ void ecfs_cache_index_discard (const char *directory)
     ecfs_cells_remove_all (directory);
 }
 
+/* SQLite follows links, and makes tables where they lead. */
+static bool check_file (const char *path, GError **error)
+{
+    struct stat status;
+    return lstat (path, &status) != 0 || S_ISREG (status.st_mode) ||
+           ecfs_fail (error, EPERM, "%s: it is no file", path);
+}
+
 EcfsCacheIndex *ecfs_cache_index_open (const char *directory, bool *ret_anew, GError **error)
 {
     g_autofree char *path = g_build_filename (directory, INDEX_NAME, NULL);
     g_autoptr (GError) why = NULL;
     *ret_anew = false;
-    if (!ecfs_cells_make (directory, error))
+    if (!ecfs_cells_make (directory, error) || !check_file (path, error))
         return NULL;
     EcfsCacheIndex *self = open_once (path, &why);
     if (self != NULL)

@@ -1,4 +1,5 @@
 #include "cache/cache.h"
+#include "cache/index.h"
 #include "util/io.h"
 #include "util/lock.h"
 #include "util/xxh3.h"
@@ -462,7 +463,7 @@ static void test_two_processes (void)
 static void test_full_disk (void)
 {
     set_up ();
-    if (mount ("none", directory, "tmpfs", 0, "size=16m") != 0) {
+    if (mount ("none", directory, "tmpfs", 0, "size=16m,mode=700") != 0) {
         g_test_skip ("only root can mount a small disk");
         tear_down ();
         return;
@@ -504,6 +505,50 @@ static void test_no_directory (void)
     g_assert_false (has (cache, 1));
     ecfs_cache_free (cache);
     g_clear_pointer (&directory, g_free);
+}
+
+/* Where others could have put something, nothing is believed or taken, and what links lead to stays as it is.
+ * @command is run in the cache's directory, with $ASIDE another. */
+static void check_strange (const char *command, bool cells_are_own)
+{
+    set_up ();
+    EcfsCache *cache = open_cache (64 * MIB, 0);
+    fill_and_wait (cache, 1, 2);
+    ecfs_cache_free (cache);
+    g_autofree char *aside = g_strconcat (directory, "-aside", NULL), *text = NULL;
+    g_autofree char *other = g_strconcat (aside, "/cells/00/other", NULL);
+    g_autofree char *prepare =
+        g_strdup_printf ("ASIDE='%s'; mkdir -p $ASIDE/cells/00 && echo theirs > $ASIDE/cells/00/other && cd '%s' && %s",
+                         aside, directory, command);
+    g_assert_cmpint (system (prepare), ==, 0);
+    cache = open_cache (64 * MIB, 0);
+    g_assert_true (has (cache, 1) == cells_are_own);
+    fill_in (cache, 2);
+    (void) ecfs_cache_await_written (cache, soon ());
+    g_assert_false (has (cache, 2));
+    EcfsCacheState state = {.trouble = NULL};
+    for (int64_t end_us = soon (); state.trouble == NULL && ecfs_now_us () < end_us; g_usleep (1000))
+        (void) (ecfs_cache_state (cache, &state, NULL) || (state.trouble = g_strdup ("it cannot be opened")) != NULL);
+    g_assert_nonnull (state.trouble);
+    ecfs_cache_state_clear (&state);
+    ecfs_cache_free (cache);
+    ecfs_cache_index_discard (directory);
+    g_assert_true (g_file_get_contents (other, &text, NULL, NULL));
+    g_assert_cmpstr (text, ==, "theirs\n");
+    g_autofree char *clean = g_strdup_printf ("rm -rf '%s'", aside);
+    g_assert_cmpint (system (clean), ==, 0);
+    tear_down ();
+}
+
+static void test_strange (void)
+{
+    check_strange ("chmod 777 .", false);
+    check_strange ("chmod 770 cells", false);
+    check_strange ("cp -a cells/* $ASIDE/cells/ && rm -r cells && ln -s $ASIDE/cells cells", false);
+    check_strange ("cp -a * $ASIDE/ && cd / && rm -r \"$OLDPWD\" && ln -s $ASIDE \"$OLDPWD\"", false);
+    check_strange ("rm index.sqlite* && ln -s $ASIDE/cells/00/other index.sqlite", true);
+    if (geteuid () == 0)
+        check_strange ("chown 12345 .", false);
 }
 
 /* Files that the index does not know go when the machine was started anew. */
@@ -550,6 +595,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/cache/is-shared-by-processes", test_two_processes);
     g_test_add_func ("/cache/fits-a-full-disk", test_full_disk);
     g_test_add_func ("/cache/does-without-a-directory", test_no_directory);
+    g_test_add_func ("/cache/believes-nothing-where-others-write", test_strange);
     g_test_add_func ("/cache/sweeps-what-the-index-does-not-know", test_sweep);
     return g_test_run ();
 }
