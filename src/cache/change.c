@@ -1,5 +1,6 @@
 /* What verbs and others ask of a cache beside its threads. */
 #include "cache/cache_priv.h"
+#include "cache/cells.h"
 
 #define DROP_BATCH     256
 #define MOST_FORGOTTEN 4096
@@ -30,11 +31,30 @@ static void run (EcfsCache *self, Change change, void *user)
         ecfs_cache_tell (self, error->message);
 }
 
+typedef struct Forgetting {
+    const EcfsCache *cache;
+    const EcfsUuid *object;
+    int result;
+} Forgetting;
+
+static void forget_cell (void *user, const EcfsCacheCell *cell)
+{
+    Forgetting *self = user;
+    int result = ecfs_uuid_equal (&cell->object, self->object) ? ecfs_cell_remove (self->cache->directory, cell) : 0;
+    self->result = self->result != 0 ? self->result : result;
+}
+
+/* Also what the index does not know. */
 static bool forget (EcfsCache *self, void *user, GError **error)
 {
     ecfs_mutex_is_held (&self->index_lock);
-    g_autoptr (GArray) cells = ecfs_cache_index_of_object (self->index, user, error);
-    return cells != NULL && remove_all_locked (self, cells, error);
+    const EcfsUuid *object = user;
+    Forgetting forgetting = {.cache = self, .object = object};
+    g_autoptr (GArray) cells = ecfs_cache_index_of_object (self->index, object, error);
+    if (cells == NULL || !remove_all_locked (self, cells, error))
+        return false;
+    ecfs_cells_walk (self->directory, object->bytes[15], forget_cell, &forgetting);
+    return forgetting.result == 0 || ecfs_fail_errno (error, -forgetting.result, "%s/cells", self->directory);
 }
 
 /* Above so many, all readers that there are fill in nothing more. */

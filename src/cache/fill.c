@@ -1,6 +1,7 @@
 /* The thread that writes into a cache, and makes room there. */
 #include "cache/cache_priv.h"
 #include "cache/cells.h"
+#include "util/io.h"
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -297,6 +298,14 @@ static GPtrArray *take_touched (EcfsCache *self, GArray **ret_wrong)
     return touched;
 }
 
+/* A cell that was removed may have been filled in again meanwhile. */
+static bool tell_wrong_locked (EcfsCache *self, const EcfsCacheCell *cell, GError **error)
+    ECFS_REQUIRES (self->index_lock)
+{
+    ecfs_autofd fd = ecfs_cell_open (self->directory, cell);
+    return fd >= 0 || ecfs_cache_index_remove (self->index, cell, error);
+}
+
 static bool tell_used_locked (EcfsCache *self, bool at_once, GError **error) ECFS_REQUIRES (self->index_lock)
 {
     int64_t now_us = g_get_real_time ();
@@ -313,7 +322,7 @@ static bool tell_used_locked (EcfsCache *self, bool at_once, GError **error) ECF
     for (guint i = 0; i < touched->len && good; i++)
         good = ecfs_cache_index_touch (self->index, g_ptr_array_index (touched, i), now_us, error);
     for (guint i = 0; i < wrong->len && good; i++)
-        good = ecfs_cache_index_remove (self->index, &g_array_index (wrong, EcfsCacheCell, i), error);
+        good = tell_wrong_locked (self, &g_array_index (wrong, EcfsCacheCell, i), error);
     return ecfs_cache_index_end (self->index, good, error);
 }
 
