@@ -38,7 +38,7 @@ static const char *const statements[N_QUESTIONS] = {
     [SET] = UPSERT "bytes = excluded.bytes, used_us = excluded.used_us",
     [SET_AT_LEAST] = UPSERT "bytes = max (bytes, excluded.bytes), used_us = excluded.used_us",
     [TOUCH] = "UPDATE cells SET used_us = ? WHERE object = ? AND segment = ?",
-    [PIN] = "UPDATE cells SET pinned = ? WHERE object = ? AND segment = ?",
+    [PIN] = "UPDATE cells SET pinned = max (pinned, ?) WHERE object = ? AND segment = ?",
     [UNPIN] = "UPDATE cells SET pinned = 0 WHERE pinned > 0 AND pinned < ?",
     [REMOVE] = "DELETE FROM cells WHERE object = ? AND segment = ?",
     [HAS] = "SELECT 1 FROM cells WHERE object = ? AND segment = ?",

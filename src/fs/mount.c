@@ -305,7 +305,8 @@ static bool start_and_serve (Mount *self, GError **error)
     if (ok) {
         ecfs_archive_await_session (archive);
         ecfs_archive_repair_behind (archive);
-        ecfs_archive_pin_behind (archive);
+        if (self->options->at == NULL) /* what was pinned then is not what is pinned now */
+            ecfs_archive_pin_behind (archive);
         ecfs_archive_pack_behind (archive);
     }
     if (ok && self->options->follow)

@@ -248,6 +248,7 @@ static void test_pinned_stays (void)
     g_assert_true (has (cache, 0));
     g_assert_true (has (cache, 59));
     g_assert_cmpuint (state_of (cache).pinned_bytes, >=, 2 * CELL);
+    ecfs_cache_pin (cache, &second, 4); /* somebody else, who began earlier */
     ecfs_cache_unpin (cache, 6); /* not what was pinned with 6 */
     fill_and_wait (cache, 100, 140);
     g_assert_false (has (cache, 0));
