@@ -9,6 +9,7 @@
 #define PIECE_BYTES  (4u << 20)
 #define WARM_PASSES  3 /* what is dropped for want of memory is read again */
 #define WARM_WAIT_US (10 * G_USEC_PER_SEC)
+#define SPARE_BYTES  (32u << 10)
 
 char *ecfs_archive_cache_place (const EcfsArchive *self)
 {
@@ -108,53 +109,123 @@ static void pin (void *user, const EcfsCacheCell *cell, uint64_t offset, uint64_
     self->last = *cell;
 }
 
-static bool read_extent (EcfsArchive *self, EcfsContent *content, const EcfsExtent *extent, const EcfsWarming *warming,
-                         GError **error)
+/* Reading one content in one pass. */
+typedef struct Pass {
+    EcfsArchive *archive;
+    EcfsContent *content;
+    const EcfsWarming *warming;
+    uint64_t budget; /* bytes of the cache that may still be used */
+    bool is_refused; /* there is no room for more: nothing more is read */
+} Pass;
+
+/* What the disk takes for them, with tags and what is left of blocks. */
+static uint64_t disk_bytes (uint64_t bytes)
 {
-    for (uint64_t done = 0; done < extent->length;) {
-        EcfsBorrowed piece;
+    return bytes + bytes / 16 + SPARE_BYTES;
+}
+
+/* Reads what is not in the cache. */
+static bool read_piece (Pass *self, uint64_t offset, size_t size, uint64_t missing, GError **error)
+{
+    EcfsBorrowed piece;
+    EcfsCache *cache = ecfs_archive_cache (self->archive);
+    self->is_refused =
+        disk_bytes (missing) > self->budget || !ecfs_cache_await_room (cache, size, ecfs_now_us () + WARM_WAIT_US);
+    if (self->is_refused)
+        return true;
+    if (!ecfs_content_borrow (self->content, offset, size, &piece, error))
+        return false;
+    ecfs_content_give_back (&piece);
+    self->budget -= disk_bytes (missing);
+    return true;
+}
+
+static bool read_extent (Pass *self, const EcfsExtent *extent, GError **error)
+{
+    EcfsLayout layout;
+    const EcfsObjectRow *object = ecfs_content_object (self->content, (size_t) extent->object);
+    if (!ecfs_archive_layout (self->archive, object, &layout, error))
+        return false;
+    for (uint64_t done = 0; done < extent->length && !self->is_refused;) {
         size_t size = (size_t) MIN (extent->length - done, PIECE_BYTES);
-        /* Where it takes nothing now, that is found at the end. */
-        (void) ecfs_cache_await_room (ecfs_archive_cache (self), PIECE_BYTES, ecfs_now_us () + WARM_WAIT_US);
-        if (!ecfs_content_borrow (content, extent->offset + done, size, &piece, error))
+        uint64_t from = extent->object_offset + done;
+        Count sum = {.cache = ecfs_archive_cache (self->archive)};
+        each_segment (&layout, &object->uuid, from, from + size, count, &sum);
+        uint64_t missing = sum.data - MIN (sum.cached, sum.data);
+        if (missing > 0 && !read_piece (self, extent->offset + done, size, missing, error))
             return false;
         done += size;
-        ecfs_content_give_back (&piece);
-        if (warming->tick != NULL && !warming->tick (warming->user, size))
+        if (self->warming->tick != NULL && !self->warming->tick (self->warming->user, missing))
             return ecfs_fail (error, ECANCELED, "cancelled");
     }
     return true;
 }
 
-static bool read_all (EcfsArchive *self, EcfsContent *content, const EcfsWarming *warming, GError **error)
+static bool read_all (Pass *self, GError **error)
 {
-    const GArray *extents = ecfs_content_extents (content);
+    const GArray *extents = ecfs_content_extents (self->content);
     bool good = true;
-    for (guint i = 0; i < extents->len && good; i++)
-        good = read_extent (self, content, &g_array_index (extents, EcfsExtent, i), warming, error);
-    (void) ecfs_cache_await_written (ecfs_archive_cache (self),
+    for (guint i = 0; i < extents->len && good && !self->is_refused; i++)
+        good = read_extent (self, &g_array_index (extents, EcfsExtent, i), error);
+    (void) ecfs_cache_await_written (ecfs_archive_cache (self->archive),
                                      ecfs_now_us () + WARM_WAIT_US); /* else it is not there */
+    return good;
+}
+
+/* Of what is to stay no more is fetched than can. */
+static uint64_t budget_of (EcfsArchive *self, const EcfsWarming *warming)
+{
+    EcfsCacheState state;
+    uint64_t max = ecfs_archive_config (self)->cache_size;
+    if (!warming->pins || !ecfs_cache_state (ecfs_archive_cache (self), &state, NULL))
+        return UINT64_MAX;
+    ecfs_cache_state_clear (&state);
+    return max - MIN (state.pinned_bytes, max);
+}
+
+static bool pin_all (EcfsArchive *self, EcfsContent *content, const EcfsWarming *warming, GError **error)
+{
+    Pinning pinning = {.cache = ecfs_archive_cache (self), .stamp = warming->stamp, .last.segment = UINT64_MAX};
+    return !warming->pins || each_part (self, content, pin, &pinning, error);
+}
+
+/* Another pass reads with readers of its own: what others have in memory was offered to the cache, once. */
+static bool warm_once (EcfsArchive *self, uint64_t ino, const EcfsWarming *warming, bool is_first, bool *ret_refused,
+                       GError **error)
+{
+    g_autoptr (EcfsContent) content = ecfs_content_open (self, ino, error);
+    if (content == NULL)
+        return false;
+    ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
+    ecfs_content_expect_all (content);
+    if (!is_first)
+        ecfs_content_share_nothing (content);
+    Pass pass = {.archive = self, .content = content, .warming = warming, .budget = budget_of (self, warming)};
+    bool good = read_all (&pass, error);
+    *ret_refused = pass.is_refused;
     return good;
 }
 
 bool ecfs_archive_warm (EcfsArchive *self, uint64_t ino, const EcfsWarming *warming, uint64_t *ret_missing,
                         GError **error)
 {
-    uint64_t data = 0, cached = 0;
+    uint64_t data = 0, cached = 0, before = 0;
+    bool is_refused = false;
     g_autoptr (EcfsContent) content = ecfs_content_open (self, ino, error);
-    if (content == NULL || !ecfs_archive_cached_bytes (self, content, &data, &cached, error))
+    if (content == NULL || !ecfs_archive_cached_bytes (self, content, &data, &cached, error) ||
+        !pin_all (self, content, warming, error))
         return false;
-    ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
-    ecfs_content_expect_all (content);
-    for (unsigned pass = 0; pass < WARM_PASSES && cached < data; pass++) {
-        static const EcfsWarming quietly = {.tick = NULL};
-        if (!read_all (self, content, pass == 0 ? warming : &quietly, error) ||
+    bool is_whole = cached >= data;
+    for (unsigned pass = 0; pass < WARM_PASSES && cached < data && !is_refused; pass++) {
+        if (pass > 1 && cached <= before)
+            break; /* it brings nothing */
+        before = cached;
+        if (!warm_once (self, ino, warming, pass == 0, &is_refused, error) ||
             !ecfs_archive_cached_bytes (self, content, &data, &cached, error))
             return false;
     }
-    Pinning pinning = {.cache = ecfs_archive_cache (self), .stamp = warming->stamp, .last.segment = UINT64_MAX};
     *ret_missing = data - MIN (cached, data);
-    return !warming->pins || each_part (self, content, pin, &pinning, error);
+    return is_whole || pin_all (self, content, warming, error);
 }
 
 /* Pins */

@@ -27,6 +27,7 @@ struct EcfsContent {
     const bool *without; /* endpoints by position that are left out; NULL: none; immutable from the first read on */
     bool expects_all;    /* it is read from its first to its last byte; immutable from the first read on, as the next */
     bool passes_over;    /* damage that is met */
+    bool shares_nothing;
     EcfsCaching caching;
     atomic_uint seen; /* the archive's n_stripe_changes for which it is current */
     EcfsMutex lock;
@@ -166,6 +167,11 @@ void ecfs_content_set_caching (EcfsContent *self, EcfsCaching caching)
 void ecfs_content_pass_over_damage (EcfsContent *self)
 {
     self->passes_over = true;
+}
+
+void ecfs_content_share_nothing (EcfsContent *self)
+{
+    self->shares_nothing = true;
 }
 
 EcfsContent *ecfs_content_ref (EcfsContent *self)
@@ -368,7 +374,7 @@ static bool is_whole (const EcfsContent *self, guint index)
 static bool may_share (const EcfsContent *self, const EcfsObjectRow *object)
 {
     bool may = object->kind != ECFS_OBJECT_WHOLE && self->ino != 0 && self->without == NULL && !self->passes_over &&
-               (self->archive->cache == NULL || self->caching == ECFS_CACHING_FILLS);
+               !self->shares_nothing && (self->archive->cache == NULL || self->caching == ECFS_CACHING_FILLS);
     for (guint i = 0; may && i < object->stripes->len; i++)
         may = !ecfs_stripe_lacks (object, &g_array_index (object->stripes, EcfsStripeRow, i), object->size);
     return may;

@@ -33,6 +33,8 @@ typedef enum EcfsCaching {
 } EcfsCaching;
 /** Before the first read. NONE without it. */
 void ecfs_content_set_caching (EcfsContent *self, EcfsCaching caching);
+/** Before the first read: nothing of it comes from what readers of other contents have in memory. */
+void ecfs_content_share_nothing (EcfsContent *self);
 /** Before the first read: damaged stripes that its reads meet, however late, are not noted for repair. */
 void ecfs_content_pass_over_damage (EcfsContent *self);
 EcfsContent *ecfs_content_ref (EcfsContent *self);

@@ -256,7 +256,8 @@ static bool await (EcfsCache *self, uint64_t bytes, bool all, int64_t deadline_u
 
 bool ecfs_cache_await_room (EcfsCache *self, size_t bytes, int64_t deadline_us)
 {
-    return await (self, bytes, false, deadline_us);
+    uint64_t most = MIN (self->max_bytes / 2, self->queue_bytes);
+    return await (self, MIN (bytes, most), false, deadline_us);
 }
 
 bool ecfs_cache_await_written (EcfsCache *self, int64_t deadline_us)

@@ -85,8 +85,8 @@ bool ecfs_cache_look (EcfsCache *self, EcfsCacheLook *look);
 bool ecfs_cache_has_room (EcfsCache *self, size_t bytes);
 /** Takes over @fill: it is written in the background, or dropped. */
 void ecfs_cache_fill (EcfsCache *self, EcfsCacheFill *fill);
-/** For whoever wants all of it filled in: waits until so much was written that @bytes more have room. False: not until
- * @deadline_us, or the cache takes nothing now. */
+/** For whoever wants all of it filled in: waits until so much was written that @bytes more have room, or as much as it
+ * ever takes at once. False: not until @deadline_us, or the cache takes nothing now. */
 bool ecfs_cache_await_room (EcfsCache *self, size_t bytes, int64_t deadline_us);
 /** Waits until all that is queued is written. Likewise. */
 bool ecfs_cache_await_written (EcfsCache *self, int64_t deadline_us);
@@ -98,7 +98,8 @@ uint64_t ecfs_cache_present (EcfsCache *self, const EcfsCacheCell *cell, uint64_
 /** Removes all that there is of an object, which is not to be believed any more, and takes no more of it from who began
  * before; NULL: of all objects. Blocks for as long as the disk does, as the next three. */
 void ecfs_cache_forget (EcfsCache *self, const EcfsUuid *object);
-/** Keeps a cell that is there from going, until ecfs_cache_unpin (). @stamp: of who pins, as all that is pinned now. */
+/** Keeps a cell that is there from going, until ecfs_cache_unpin (). @stamp: of who pins, as all that is pinned now;
+ * where it was pinned with a later one, that stays. */
 void ecfs_cache_pin (EcfsCache *self, const EcfsCacheCell *cell, int64_t stamp);
 /** Lets go of what was last pinned with a stamp below this one. */
 void ecfs_cache_unpin (EcfsCache *self, int64_t stamp);

@@ -243,6 +243,25 @@ def test_what_is_pinned_stays(place):
         os.setxattr(mount.path / "kept", "user.ecfs.pin", b"perhaps")
 
 
+def test_what_is_pinned_and_does_not_fit_is_not_fetched_again_and_again(place):
+    archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=16M")
+    mount = place.mount(archive)
+    for name in ["first", "second"]:
+        lab.write_pattern(mount.path / name, 12 * MIB, len(name))
+    lab.ecfs("wait", mount.path)
+    os.setxattr(mount.path / "first", "user.ecfs.pin", b"yes")
+    lab.until(lambda: archive.json("cache")["pinned_bytes"] > 12 * MIB, 60, "it is fetched and pinned")
+    os.setxattr(mount.path / "second", "user.ecfs.pin", b"yes")
+    lab.until(lambda: "bytes of pinned files do not fit" in mount.text(), 60, "it is told")
+    received = reads(archive)["received_bytes"]
+    os.setxattr(mount.path / "second", "user.ecfs.pin", b"yes")  # hurries
+    lab.write_pattern(mount.path / "first", 1000, 3)
+    lab.ecfs("wait", mount.path)
+    assert reads(archive)["received_bytes"] == received
+    second = is_filled(archive, mount, "second")
+    lab.until(lambda: os.setxattr(mount.path / "second", "user.ecfs.pin", b"yes") or second(), 60, "there is room for it")
+
+
 def test_the_past_and_a_follower_share_it(place):
     archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=200M", "--set", "history=1d")
     mount = place.mount(archive)
