@@ -2,6 +2,7 @@
 #include "archive/cached.h"
 
 #define QUEUE_BYTES (32u << 20)
+#define QUEUE_PART  4 /* of transfer_memory, at most: a disk that hangs keeps no more from others */
 #define KEEP_FREE   2 /* times staging_reserve */
 
 char *ecfs_cache_place (const EcfsConfig *config, const char *directory)
@@ -19,6 +20,6 @@ EcfsCache *ecfs_cache_make (const EcfsConfig *config, const char *directory, con
     EcfsCacheParams params = {.directory = own,
                               .max_bytes = config->cache_size,
                               .keep_free_bytes = KEEP_FREE * MIN (config->staging_reserve, UINT64_MAX / KEEP_FREE),
-                              .queue_bytes = MIN (QUEUE_BYTES, config->transfer_memory / 8)};
+                              .queue_bytes = MIN (QUEUE_BYTES, config->transfer_memory / QUEUE_PART)};
     return ecfs_cache_new (&params);
 }

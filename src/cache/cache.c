@@ -201,7 +201,7 @@ bool ecfs_cache_look (EcfsCache *self, EcfsCacheLook *look)
 static bool has_room_locked (const EcfsCache *self, uint64_t bytes) ECFS_REQUIRES (self->lock)
 {
     return !self->stopped && ecfs_now_us () >= self->fills_from_us && bytes <= self->max_bytes / 2 &&
-           (self->queued_bytes == 0 || self->queued_bytes + bytes <= self->queue_bytes);
+           self->queued_bytes + bytes <= self->queue_bytes;
 }
 
 bool ecfs_cache_has_room (EcfsCache *self, size_t bytes)

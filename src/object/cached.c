@@ -8,13 +8,17 @@
 
 #define LOOK_US 150000 /* endpoints are asked then, if there is no answer */
 
-/* A look that is under way. Holds a reference to its fetch, and one to the reader. */
-typedef struct Look {
+/* A look that is under way. Holds a reference to the reader, and one to its fetch, which may be given up before the
+ * look's turn comes: then it keeps nothing from others while the disk hangs. */
+struct EcfsFetchLook {
     EcfsCacheLook look; /* first */
-    EcfsFetch *fetch;
+    EcfsReader *reader;
+    EcfsFetch *fetch;  /* NULL: nobody wants it any more; guarded by reader lock, and stays once it has begun */
+    bool has_begun;    /* guarded by reader lock */
     unsigned *packets; /* which each range is of */
     bool has_memory;   /* all ranges have; the cache's thread only */
-} Look;
+};
+typedef struct EcfsFetchLook Look;
 
 static unsigned n_wanted (const EcfsFetch *self)
 {
@@ -44,13 +48,12 @@ static EcfsCacheRange range_of (const EcfsFetch *self, unsigned packet)
 static bool begin (EcfsCacheLook *cache_look)
 {
     Look *look = (Look *) cache_look;
-    EcfsFetch *fetch = look->fetch;
-    EcfsReader *reader = fetch->reader;
+    EcfsReader *reader = look->reader;
     ecfs_mutex_lock (&reader->lock);
-    look->has_memory = fetch->state == FETCH_LOOKING;
+    look->has_memory = look->has_begun = look->fetch != NULL;
     ecfs_mutex_unlock (&reader->lock);
     for (unsigned i = 0; i < look->look.n_ranges && look->has_memory; i++)
-        look->look.ranges[i].bytes = ecfs_transfer_buffer_take (reader->params.transfer, fetch->slot_bytes);
+        look->look.ranges[i].bytes = ecfs_transfer_buffer_take (reader->params.transfer, look->look.ranges[i].size);
     return look->has_memory;
 }
 
@@ -91,7 +94,7 @@ static void give_memory_locked (Look *look, bool found) ECFS_REQUIRES (look->fet
 
 static void look_free (Look *look)
 {
-    EcfsTransferPool *transfer = look->fetch->reader->params.transfer;
+    EcfsTransferPool *transfer = look->reader->params.transfer;
     for (unsigned i = 0; i < look->look.n_ranges && look->has_memory; i++)
         ecfs_transfer_buffer_give (transfer, look->look.ranges[i].bytes, look->look.ranges[i].size);
     g_free (look->look.ranges);
@@ -99,19 +102,16 @@ static void look_free (Look *look)
     g_free (look);
 }
 
-static void answered (EcfsCacheLook *cache_look, bool found)
+/* What is found, or not, becomes of the fetch what it becomes. */
+static void answer_locked (Look *look, bool found, GPtrArray *finished) ECFS_REQUIRES (look->fetch->reader->lock)
 {
-    Look *look = (Look *) cache_look;
     EcfsFetch *fetch = look->fetch;
     EcfsReader *reader = fetch->reader;
-    GPtrArray *finished = g_ptr_array_new ();
-    ecfs_mutex_lock (&reader->lock);
-    ecfs_mutex_is_held (&look->fetch->reader->lock);
     ecfs_mutex_is_held (&fetch->reader->lock);
     bool waits = fetch->state == FETCH_LOOKING;
+    fetch->look = NULL;
     if (waits && look->has_memory)
         give_memory_locked (look, found);
-    look_free (look);
     if (waits && found) {
         ecfs_read_log_count (reader->params.log,
                              &(EcfsReadCounts){.cached = 1, .cached_bytes = fetch->slot_bytes * n_wanted (fetch)});
@@ -121,7 +121,20 @@ static void answered (EcfsCacheLook *cache_look, bool found)
         ecfs_fetch_schedule_locked (fetch, finished);
     }
     ecfs_fetch_unref_locked (fetch);
+}
+
+static void answered (EcfsCacheLook *cache_look, bool found)
+{
+    Look *look = (Look *) cache_look;
+    EcfsReader *reader = look->reader;
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&reader->lock);
+    if (look->fetch != NULL) {
+        ecfs_mutex_is_held (&look->fetch->reader->lock);
+        answer_locked (look, found, finished);
+    }
     ecfs_mutex_unlock (&reader->lock);
+    look_free (look);
     ecfs_requests_finish (finished);
     ecfs_reader_unref_priv (reader);
 }
@@ -132,6 +145,7 @@ void ecfs_fetch_look_locked (EcfsFetch *self)
     if (reader->params.cache == NULL || self->patient || self->state != FETCH_RUNNING)
         return;
     Look *look = g_new0 (Look, 1);
+    look->reader = reader;
     look->fetch = self;
     look->packets = g_new (unsigned, n_wanted (self));
     look->look = (EcfsCacheLook){.cell = cell_of (self),
@@ -146,15 +160,27 @@ void ecfs_fetch_look_locked (EcfsFetch *self)
         look->look.ranges[look->look.n_ranges++] = range_of (self, i);
     }
     self->state = FETCH_LOOKING;
+    self->look = look;
     self->looked_us = ecfs_now_us ();
     ecfs_fetch_ref_locked (self);
     (void) ecfs_reader_ref_priv (reader);
     if (ecfs_cache_look (reader->params.cache, &look->look))
         return;
     self->state = FETCH_RUNNING;
+    self->look = NULL;
     look_free (look);
     ecfs_fetch_unref_locked (self); /* the caller has one */
     ecfs_reader_unref_priv (reader);
+}
+
+void ecfs_fetch_leave_look_locked (EcfsFetch *self)
+{
+    Look *look = self->look;
+    if (look == NULL || look->has_begun)
+        return;
+    self->look = NULL;
+    look->fetch = NULL;
+    ecfs_fetch_unref_locked (self); /* as above */
 }
 
 bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
@@ -162,6 +188,7 @@ bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
     if (self->state != FETCH_LOOKING || now_us - self->looked_us < LOOK_US)
         return false;
     self->state = FETCH_RUNNING;
+    ecfs_fetch_leave_look_locked (self);
     return true;
 }
 

@@ -226,6 +226,7 @@ static void fail_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (se
 void ecfs_fetch_abandon_locked (EcfsFetch *self)
 {
     self->state = FETCH_FAILED;
+    ecfs_fetch_leave_look_locked (self);
     cancel_slots_locked (self);
     ecfs_fetch_unlist_locked (self);
 }

@@ -15,7 +15,7 @@
  *
  * A slot is the blocks of one stripe in one fetch. References: the reader's list holds one per fetch, every request
  * that waits for or uses it one, every asked slot one (its memory is lent to the endpoint until done), a decoding
- * worker one.
+ * worker one, and a look in the cache one as long as somebody waits for it, or it reads.
  */
 #ifndef ECFS_OBJECT_READER_PRIV_H
 #define ECFS_OBJECT_READER_PRIV_H
@@ -66,17 +66,18 @@ struct EcfsFetch {
     bool listed;         /* on the reader's list */
     bool is_cached;      /* it came from the cache; immutable in ready */
     FetchState state;
-    int64_t looked_us;    /* since when it is looking */
-    size_t slot_bytes;    /* immutable */
-    size_t granted_bytes; /* immutable */
-    int64_t used_us;      /* when it was last of use */
-    bool *wanted;         /* n; immutable */
-    EcfsFetchSlot *slots; /* n */
-    uint8_t **out;        /* n; valid in ready for the wanted: a slot's buffer or a decoded one */
-    uint8_t **decoded;    /* n; buffers that decoding filled */
-    GPtrArray *waiting;   /* of Request, borrowed */
-    EcfsMutex opening;    /* inner to none; outer to those of cache and transfers */
-    bool is_open;         /* what is in out[] was deciphered, and copied for the cache; guarded by opening */
+    int64_t looked_us;          /* since when it is looking */
+    struct EcfsFetchLook *look; /* that waits for its turn, or has it; NULL: none does */
+    size_t slot_bytes;          /* immutable */
+    size_t granted_bytes;       /* immutable */
+    int64_t used_us;            /* when it was last of use */
+    bool *wanted;               /* n; immutable */
+    EcfsFetchSlot *slots;       /* n */
+    uint8_t **out;              /* n; valid in ready for the wanted: a slot's buffer or a decoded one */
+    uint8_t **decoded;          /* n; buffers that decoding filled */
+    GPtrArray *waiting;         /* of Request, borrowed */
+    EcfsMutex opening;          /* inner to none; outer to those of cache and transfers */
+    bool is_open;               /* what is in out[] was deciphered, and copied for the cache; guarded by opening */
     GString *failures;
     GError *error;
 };
@@ -158,6 +159,8 @@ void ecfs_fetch_came_cached_locked (EcfsFetch *self, GPtrArray *finished) ECFS_R
 void ecfs_fetch_look_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Goes on without an answer that is too long in coming. Returns whether it is to be scheduled. */
 bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock);
+/* A look that waits for its turn keeps no memory of it any more. Whoever calls has a reference. */
+void ecfs_fetch_leave_look_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Offers what came from endpoints to the cache. Before it is deciphered; without the lock. */
 void ecfs_fetch_offer (const EcfsFetch *self);
 /* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */

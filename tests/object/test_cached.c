@@ -3,8 +3,11 @@
 #include "store.h"
 #include "util/lock.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define KIB     ((uint64_t) 1024)
 #define MIB     (1024 * KIB)
@@ -151,6 +154,53 @@ static void test_swapped (void)
     end (&self);
 }
 
+/* Cells that nobody who opens them comes back from, until they are let go. */
+static GPtrArray *make_hanging (const Fixture *self)
+{
+    const uint8_t *object = self->object.job.header.object.bytes;
+    GPtrArray *paths = g_ptr_array_new_with_free_func (g_free);
+    g_autoptr (GString) path = g_string_new (NULL);
+    g_string_printf (path, "%s/cells/%02x", self->directory, object[15]);
+    g_assert_cmpint (g_mkdir_with_parents (path->str, 0700), ==, 0);
+    g_string_append_c (path, '/');
+    for (unsigned i = 0; i < 16; i++)
+        g_string_append_printf (path, "%02x", object[i]);
+    for (unsigned i = 0; i * SEGMENT < SIZE; i++) {
+        g_ptr_array_add (paths, g_strdup_printf ("%s-%016x", path->str, i));
+        g_assert_cmpint (mkfifo (g_ptr_array_index (paths, i), 0600), ==, 0);
+    }
+    return paths;
+}
+
+/* A disk that hangs keeps no memory but that of what it is reading. */
+static void test_hanging_disk (void)
+{
+    Fixture self;
+    begin (&self, "rs:4+2", false);
+    EcfsCacheParams params = {.directory = self.directory, .max_bytes = 1}; /* nothing is filled in */
+    ecfs_cache_free (self.store.cache);
+    self.store.cache = ecfs_cache_new (&params);
+    g_autoptr (GPtrArray) paths = make_hanging (&self);
+    EcfsReader *reader = object_reader (&self.object);
+    g_assert_cmpint (read_with (&self, reader, 0, SIZE), ==, 0);
+    ecfs_reader_close (reader);
+    size_t most = (256 - 4) * MIB;
+    bool got = false;
+    for (int64_t end_us = ecfs_now_us () + WAIT_US / 4; !got && ecfs_now_us () < end_us; g_usleep (1000))
+        got = ecfs_transfer_try_acquire (self.store.transfer, most);
+    g_assert_true (got);
+    ecfs_transfer_release (self.store.transfer, most);
+    int fds[SIZE / SEGMENT + 1];
+    for (guint i = 0; i < paths->len; i++) { /* whoever opened them finds now that they are no cells */
+        fds[i] = open (g_ptr_array_index (paths, i), O_RDWR | O_NONBLOCK);
+        g_assert_cmpint (fds[i], >=, 0);
+    }
+    ecfs_cache_stop (self.store.cache);
+    for (guint i = 0; i < paths->len; i++)
+        close (fds[i]);
+    end (&self);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -161,5 +211,6 @@ int main (int argc, char **argv)
     }
     g_test_add_func ("/cached/pieces", test_pieces);
     g_test_add_func ("/cached/is-not-another-objects", test_swapped);
+    g_test_add_func ("/cached/a-disk-that-hangs-keeps-no-memory", test_hanging_disk);
     return g_test_run ();
 }
