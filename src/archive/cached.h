@@ -15,6 +15,8 @@
 EcfsCache *ecfs_archive_cache (const EcfsArchive *self);
 /** That of the archive in @directory; NULL: there is none. */
 EcfsCache *ecfs_cache_make (const EcfsConfig *config, const char *directory, const EcfsUuid *archive);
+/** What an archive without a cache has left of an earlier one, to be dropped; ecfs_cache_free (). NULL: nothing. */
+EcfsCache *ecfs_cache_make_former (const EcfsConfig *config, const char *directory, const EcfsUuid *archive);
 char *ecfs_cache_place (const EcfsConfig *config, const char *directory); /* as the next */
 /** The directory of all caches of archives that are kept where that of this one is; g_free (). */
 char *ecfs_archive_cache_place (const EcfsArchive *self);

@@ -145,10 +145,14 @@ static bool give_locked (EcfsCache *self, uint64_t wanted, GError **error) ECFS_
     return ecfs_cache_index_end (self->index, good, error);
 }
 
+/* It may have been larger before. What is pinned stays. */
 static bool keep_free_locked (EcfsCache *self, GError **error) ECFS_REQUIRES (self->index_lock)
 {
     bool enough;
-    if (free_bytes (self) >= self->keep_free_bytes)
+    uint64_t bytes, pinned, n;
+    if (!ecfs_cache_index_totals (self->index, &bytes, &pinned, &n, error))
+        return false;
+    if (bytes == pinned || (bytes <= self->max_bytes && free_bytes (self) >= self->keep_free_bytes))
         return true;
     return ecfs_cache_index_begin (self->index, error) &&
            ecfs_cache_index_end (self->index,

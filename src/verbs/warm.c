@@ -158,13 +158,10 @@ bool ecfs_warm (Ecfs *self, const char *const *paths, const EcfsTransferOptions 
                                warm.missing));
 }
 
-bool ecfs_status_add_cache (JsonObject *status, EcfsArchive *archive)
+static JsonObject *describe (EcfsArchive *archive, EcfsCache *cache)
 {
     EcfsCacheState state;
     g_autoptr (GError) error = NULL;
-    EcfsCache *cache = ecfs_archive_cache (archive);
-    if (cache == NULL)
-        return false;
     JsonObject *facts = json_object_new ();
     g_autofree char *place = ecfs_archive_cache_place (archive);
     ecfs_status_add_text (facts, "directory", place);
@@ -179,26 +176,39 @@ bool ecfs_status_add_cache (JsonObject *status, EcfsArchive *archive)
         ecfs_cache_state_clear (&state);
     } else
         ecfs_status_add_text (facts, "trouble", error->message);
-    json_object_set_object_member (status, "cache", facts);
-    return true;
+    return facts;
+}
+
+bool ecfs_status_add_cache (JsonObject *status, EcfsArchive *archive)
+{
+    EcfsCache *cache = ecfs_archive_cache (archive);
+    if (cache != NULL)
+        json_object_set_object_member (status, "cache", describe (archive, cache));
+    return cache != NULL;
 }
 
 char *ecfs_cache (Ecfs *self, bool drop, GError **error)
 {
     uint64_t freed = 0;
-    g_autoptr (JsonObject) facts = json_object_new ();
-    EcfsCache *cache = ecfs_archive_cache (self->archive);
+    EcfsArchive *archive = self->archive;
+    EcfsCache *cache = ecfs_archive_cache (archive);
+    EcfsCache *former = cache != NULL || !drop
+                            ? NULL
+                            : ecfs_cache_make_former (ecfs_archive_config (archive), ecfs_archive_directory (archive),
+                                                      ecfs_catalog_archive (ecfs_archive_catalog (archive)));
+    cache = cache != NULL ? cache : former;
     if (cache == NULL) {
         (void) !ecfs_fail (error, ENOTSUP, "%s has no cache: set cache_size in ecfs.conf, as in \"cache_size = 20G\"",
                            ecfs_archive_directory (self->archive));
         return NULL;
     }
-    if (drop && !ecfs_cache_drop (cache, &freed, error))
+    bool good = !drop || ecfs_cache_drop (cache, &freed, error);
+    g_autoptr (JsonObject) facts = good ? describe (archive, cache) : NULL;
+    ecfs_cache_free (former);
+    if (!good)
         return NULL;
-    (void) ecfs_status_add_cache (facts, self->archive); /* there is one */
     g_autoptr (JsonNode) node = json_node_alloc ();
-    JsonObject *told = json_object_get_object_member (facts, "cache");
-    json_object_set_int_member (told, "freed_bytes", (int64_t) freed);
-    json_node_init_object (node, told);
+    json_object_set_int_member (facts, "freed_bytes", (int64_t) freed);
+    json_node_init_object (node, facts);
     return json_to_string (node, TRUE);
 }

@@ -249,10 +249,41 @@ static void test_pinned_stays (void)
     g_assert_true (has (cache, 59));
     g_assert_cmpuint (state_of (cache).pinned_bytes, >=, 2 * CELL);
     ecfs_cache_pin (cache, &second, 4); /* somebody else, who began earlier */
-    ecfs_cache_unpin (cache, 6); /* not what was pinned with 6 */
+    ecfs_cache_unpin (cache, 6);        /* not what was pinned with 6 */
     fill_and_wait (cache, 100, 140);
     g_assert_false (has (cache, 0));
     g_assert_true (has (cache, 59));
+    ecfs_cache_free (cache);
+    tear_down ();
+}
+
+static bool has_at_most (EcfsCache *cache, uint64_t bytes)
+{
+    int64_t end_us = soon ();
+    while (state_of (cache).bytes > bytes && ecfs_now_us () < end_us)
+        g_usleep (1000);
+    return state_of (cache).bytes <= bytes;
+}
+
+/* With a smaller limit than before, but for what is pinned; without any, it can be emptied. */
+static void test_shrinks (void)
+{
+    uint64_t bytes;
+    set_up ();
+    EcfsCache *cache = open_cache (64 * MIB, 0);
+    EcfsCacheCell cell = cell_of (0);
+    fill_and_wait (cache, 0, 20);
+    ecfs_cache_pin (cache, &cell, 1);
+    ecfs_cache_free (cache);
+    cache = open_cache (2 * MIB, 0);
+    g_assert_true (has (cache, 19));
+    g_assert_true (has_at_most (cache, 2 * MIB));
+    g_assert_true (has (cache, 0));
+    ecfs_cache_free (cache);
+    cache = open_cache (0, 0);
+    g_assert_true (has (cache, 0));
+    g_assert_true (ecfs_cache_drop (cache, &bytes, NULL));
+    g_assert_false (has (cache, 0));
     ecfs_cache_free (cache);
     tear_down ();
 }
@@ -599,6 +630,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/cache/writes-at-stop-what-is-queued", test_queue_is_written_at_stop);
     g_test_add_func ("/cache/lets-go-of-what-was-not-used-for-longest", test_least_recently_used_goes);
     g_test_add_func ("/cache/keeps-what-is-pinned", test_pinned_stays);
+    g_test_add_func ("/cache/shrinks-to-a-smaller-limit", test_shrinks);
     g_test_add_func ("/cache/takes-nothing-when-all-is-pinned", test_all_pinned);
     g_test_add_func ("/cache/takes-damage-for-absence", test_damage);
     g_test_add_func ("/cache/begins-anew-with-a-damaged-index", test_damaged_index);

@@ -212,7 +212,12 @@ def test_warm_and_drop(place, cached):
     assert json.loads(lab.ecfs("cache", mount.path, "--drop", "--json").stdout)["freed_bytes"] > 5 * MIB
     assert cached_bytes(cached) == 0 and not files_in(cached)
     read_all(mount, {"a/large": lab.digest(place.path / "source")})
+    lab.until(lambda: cached_bytes(cached) > 5 * MIB, 30, "it is in the cache")
     mount.umount()
+    cached.configure("archive", cache_size="0")
+    assert json.loads(lab.ecfs("cache", cached.path, "--drop", "--json").stdout)["freed_bytes"] > 5 * MIB
+    assert not files_in(cached)
+    cached.configure("archive", cache_size="1G")
     lab.ecfs("destroy", cached.path, "--yes")
     assert not cached.path.exists()
 
