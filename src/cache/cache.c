@@ -282,7 +282,7 @@ bool ecfs_cache_give_way (EcfsCache *self, uint64_t bytes)
     ecfs_ticker_nudge (self->filler);
     while (self->give_bytes > 0 && ecfs_cond_wait_until (&self->moved, &self->lock, now_us + GIVE_US))
         ;
-    bool gave = self->give_bytes == 0;
+    bool gave = self->give_bytes == 0 && self->gave_enough;
     self->gives_from_us = gave ? 0 : ecfs_now_us () + GAVE_REST_US; /* nobody waits in vain again */
     ecfs_mutex_unlock (&self->lock);
     return gave;

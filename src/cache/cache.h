@@ -104,8 +104,8 @@ void ecfs_cache_pin (EcfsCache *self, const EcfsCacheCell *cell, int64_t stamp);
 /** Lets go of what was last pinned with a stamp below this one. */
 void ecfs_cache_unpin (EcfsCache *self, int64_t stamp);
 
-/** Somebody else needs @bytes of its disk: gives them at once, and takes none for some seconds. Waits for a second at
- * most. False: it could not give so much. */
+/** Somebody else needs @bytes of its disk: gives them at once, but for what is pinned, and takes none for some seconds.
+ * Waits for a second at most. False: it could not give so much. */
 bool ecfs_cache_give_way (EcfsCache *self, uint64_t bytes);
 
 typedef struct EcfsCacheState {

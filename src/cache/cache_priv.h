@@ -29,6 +29,7 @@ struct EcfsCache {
     GHashTable *touched;      /* of EcfsCacheCell: used, and the index does not know it */
     GArray *wrong;            /* of EcfsCacheCell: removed, and the index does not know it */
     uint64_t give_bytes;      /* that somebody waits for */
+    bool gave_enough;         /* when that was last done */
     int64_t gives_from_us;    /* nothing is given before, as it took too long */
     uint64_t dropped_bytes;
     char *trouble;         /* why nothing is taken; NULL: it is */

@@ -7,16 +7,17 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define BATCH_BYTES  (8u << 20)
-#define BATCH_MAX    64
-#define EVICT_BATCH  32
-#define MOST_EVICTED 64 /* batches at once */
-#define TOLD_US      (2 * G_USEC_PER_SEC)
-#define REST_US      (5 * G_USEC_PER_SEC) /* after the disk was full, or failed */
-#define REOPEN_US    (10 * G_USEC_PER_SEC)
-#define SWEEP_US     (24ll * 3600 * G_USEC_PER_SEC)
-#define SWEEP_AGE_S  60 /* a younger file may be on its way into the index */
-#define BLOCK_BYTES  4096
+#define BATCH_BYTES     (8u << 20)
+#define BATCH_MAX       64
+#define BATCHES_AT_ONCE 4
+#define EVICT_BATCH     32
+#define MOST_EVICTED    64 /* batches at once */
+#define TOLD_US         (2 * G_USEC_PER_SEC)
+#define REST_US         (5 * G_USEC_PER_SEC) /* after the disk was full, or failed */
+#define REOPEN_US       (10 * G_USEC_PER_SEC)
+#define SWEEP_US        (24ll * 3600 * G_USEC_PER_SEC)
+#define SWEEP_AGE_S     60 /* a younger file may be on its way into the index */
+#define BLOCK_BYTES     4096
 
 EcfsCacheIndex *ecfs_cache_index_locked (EcfsCache *self, bool make, GError **error)
 {
@@ -133,16 +134,36 @@ static bool evict_locked (EcfsCache *self, uint64_t max, uint64_t free, bool *re
     return good;
 }
 
-/* Gives bytes away that somebody else needs. */
-static bool give_locked (EcfsCache *self, uint64_t wanted, GError **error) ECFS_REQUIRES (self->index_lock)
+/* Gives bytes away that somebody else needs, but for what is pinned. *ret_enough: that was all. */
+static bool give_locked (EcfsCache *self, uint64_t wanted, bool *ret_enough, GError **error)
+    ECFS_REQUIRES (self->index_lock)
 {
     uint64_t bytes, pinned, n;
-    bool enough = false;
+    *ret_enough = false;
     if (!ecfs_cache_index_begin (self->index, error))
         return false;
     bool good = ecfs_cache_index_totals (self->index, &bytes, &pinned, &n, error) &&
-                evict_locked (self, bytes > wanted ? bytes - wanted : 0, 0, &enough, error);
+                evict_locked (self, bytes > wanted ? bytes - wanted : 0, 0, ret_enough, error);
     return ecfs_cache_index_end (self->index, good, error);
+}
+
+/* Whoever asked for bytes gets them before anything else is written. */
+static bool give_asked_locked (EcfsCache *self, GError **error) ECFS_REQUIRES (self->index_lock)
+{
+    bool enough;
+    ecfs_mutex_lock (&self->lock);
+    uint64_t wanted = self->give_bytes;
+    ecfs_mutex_unlock (&self->lock);
+    if (wanted == 0)
+        return true;
+    bool good = give_locked (self, wanted, &enough, error);
+    ecfs_cache_note_totals_locked (self);
+    ecfs_mutex_lock (&self->lock);
+    self->give_bytes = 0;
+    self->gave_enough = good && enough;
+    ecfs_cond_broadcast (&self->moved);
+    ecfs_mutex_unlock (&self->lock);
+    return good;
 }
 
 /* It may have been larger before. What is pinned stays. */
@@ -264,15 +285,24 @@ static bool write_batch_locked (EcfsCache *self, Batch *batch, GError **error) E
         batch->results[i] = -ENOSPC;
     if (!settle_locked (self, batch, error))
         return false;
+    /* By a quota, or by what others wrote just now: what statvfs() says does not make it smaller. */
+    if (enough && (result == -ENOSPC || result == -EDQUOT) && !give_locked (self, 2 * batch->bytes, &enough, error))
+        return false;
     if (!enough)
         return ecfs_fail (error, ENOSPC, "its disk is full, or all that it may take is pinned");
     return result == 0 || ecfs_fail_errno (error, -result, "writing");
 }
 
-static bool write_queued_locked (EcfsCache *self, GError **error) ECFS_REQUIRES (self->index_lock)
+/* Some of it, and goes on after others had the index; all of it, when it is stopped. */
+static bool write_queued_locked (EcfsCache *self, bool all, GError **error) ECFS_REQUIRES (self->index_lock)
 {
     Batch batch;
-    for (take_batch (self, &batch); batch.n > 0; take_batch (self, &batch)) {
+    for (unsigned i = 0; all || i < BATCHES_AT_ONCE; i++) {
+        if (!give_asked_locked (self, error))
+            return false;
+        take_batch (self, &batch);
+        if (batch.n == 0)
+            return true;
         bool good = write_batch_locked (self, &batch, error);
         ecfs_cache_note_totals_locked (self);
         end_batch (self, &batch, !good);
@@ -280,6 +310,9 @@ static bool write_queued_locked (EcfsCache *self, GError **error) ECFS_REQUIRES 
             return false;
         ecfs_cache_tell (self, NULL);
     }
+    ecfs_mutex_lock (&self->lock);
+    ecfs_ticker_nudge (self->filler);
+    ecfs_mutex_unlock (&self->lock);
     return true;
 }
 
@@ -360,19 +393,10 @@ static void sweep_locked (EcfsCache *self) ECFS_REQUIRES (self->index_lock)
 static bool work_locked (EcfsCache *self, GError **error) ECFS_REQUIRES (self->index_lock)
 {
     ecfs_mutex_lock (&self->lock);
-    uint64_t give = self->give_bytes;
     bool stopped = self->stopped;
     ecfs_mutex_unlock (&self->lock);
-    if (give > 0 && !give_locked (self, give, error))
-        return false;
-    if (give > 0) {
-        ecfs_cache_note_totals_locked (self);
-        ecfs_mutex_lock (&self->lock);
-        self->give_bytes = 0;
-        ecfs_cond_broadcast (&self->moved);
-        ecfs_mutex_unlock (&self->lock);
-    }
-    if (!keep_free_locked (self, error) || !write_queued_locked (self, error))
+    if (!give_asked_locked (self, error) || !keep_free_locked (self, error) ||
+        !write_queued_locked (self, stopped, error))
         return false;
     ecfs_cache_note_totals_locked (self);
     if (!stopped)

@@ -10,6 +10,7 @@
 #include "staging/staged_priv.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -63,17 +64,30 @@ static bool may_make_room_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->
     return false;
 }
 
-/* What was only read is worth less than what is written. Returns whether there may be more room now. */
+bool ecfs_staged_shares_disk (EcfsArchive *archive, int dir_fd)
+{
+    struct stat own, other;
+    if (ecfs_archive_cache (archive) == NULL || fstat (dir_fd, &own) != 0)
+        return false;
+    g_autofree char *place = ecfs_archive_cache_place (archive);
+    while (stat (place, &other) != 0) { /* it is made below what there is */
+        char *slash = strrchr (place, '/');
+        if (slash == NULL || slash == place)
+            return false;
+        *slash = '\0';
+    }
+    return own.st_dev == other.st_dev;
+}
+
+/* What was only read is worth less than what is written. Returns whether there may be more room now. The cache is not
+ * touched where its disk is another, which may hang. */
 static bool cache_gives_way_locked (EcfsStagedTable *table, uint64_t size) ECFS_REQUIRES (table->lock)
 {
-    EcfsCache *cache = ecfs_archive_cache (table->archive);
     uint64_t reserve = ecfs_archive_config (table->archive)->staging_reserve;
-    struct stat own, other;
-    g_autofree char *place = ecfs_archive_cache_place (table->archive);
-    bool same_disk =
-        cache != NULL && fstat (table->dir_fd, &own) == 0 && stat (place, &other) == 0 && own.st_dev == other.st_dev;
-    if (!same_disk || !ecfs_cache_give_way (cache, reserve / 2 + MIN (size, UINT64_MAX / 2)))
+    if (!table->shares_disk)
         return false;
+    /* Also what is not enough may be of use. */
+    (void) ecfs_cache_give_way (ecfs_archive_cache (table->archive), reserve / 2 + MIN (size, UINT64_MAX / 2));
     table->free_us = 0;
     return true;
 }

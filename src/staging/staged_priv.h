@@ -205,6 +205,7 @@ struct EcfsStagedTable {
     EcfsArchive *archive;  /* immutable */
     int dir_fd;            /* immutable: the staging directory */
     EcfsStagedStore store; /* immutable */
+    bool shares_disk;      /* immutable: that of the archive's cache, which can make room */
     atomic_uint n_files;
     atomic_uint n_withdrawn; /* moves before the file can no longer be found */
     atomic_uint serial;      /* for names of copies */
@@ -373,6 +374,8 @@ bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, 
 int64_t ecfs_staged_stream_expire_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
 
 /* room.c */
+/* Whether the cache of the archive is, or will be, on the disk of the staging directory. */
+bool ecfs_staged_shares_disk (EcfsArchive *archive, int dir_fd);
 bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GError **error) ECFS_REQUIRES (table->lock);
 bool ecfs_staged_is_over_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
 /** Bytes have left staging. */

@@ -27,6 +27,7 @@ static EcfsStagedTable *table_new (EcfsArchive *archive, EcfsStagedStore store, 
     ecfs_cond_init (&table->progress);
     table->archive = archive;
     table->dir_fd = dir_fd;
+    table->shares_disk = ecfs_staged_shares_disk (archive, dir_fd);
     table->store = store;
     table->files = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, unref_file);
     g_queue_init (&table->idle);

@@ -443,6 +443,23 @@ static void test_gives_way (void)
     tear_down ();
 }
 
+/* While much is written, too; and what it cannot give is told. */
+static void test_gives_way_while_it_fills (void)
+{
+    set_up ();
+    EcfsCache *cache = open_cache (64 * MIB, 0);
+    EcfsCacheCell cell = cell_of (0);
+    fill_and_wait (cache, 0, 1);
+    ecfs_cache_pin (cache, &cell, 1);
+    for (unsigned i = 1; i < 200; i++)
+        fill_in (cache, i);
+    g_assert_false (ecfs_cache_give_way (cache, 1024ull * MIB));
+    g_assert_true (ecfs_cache_await_written (cache, soon ()));
+    g_assert_true (has (cache, 0));
+    ecfs_cache_free (cache);
+    tear_down ();
+}
+
 /* Another process fills and is killed at any moment; what it leaves is right or absent, and the index is whole. */
 static void test_killed (void)
 {
@@ -637,6 +654,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/cache/forgets", test_forget_and_drop);
     g_test_add_func ("/cache/takes-nothing-older-than-forgetting", test_forgotten_is_not_taken);
     g_test_add_func ("/cache/gives-way", test_gives_way);
+    g_test_add_func ("/cache/gives-way-while-it-fills", test_gives_way_while_it_fills);
     g_test_add_func ("/cache/is-never-wrong-after-kill", test_killed);
     g_test_add_func ("/cache/is-shared-by-processes", test_two_processes);
     g_test_add_func ("/cache/fits-a-full-disk", test_full_disk);
