@@ -131,6 +131,19 @@ static void warm_path (Warm *self, const char *path)
         ecfs_tally_failed (&self->tally, error);
 }
 
+static bool fail_missing (EcfsArchive *archive, uint64_t missing, GError **error)
+{
+    EcfsCacheState state = {.trouble = NULL};
+    g_autoptr (GError) unread = NULL;
+    bool is_known = ecfs_cache_state (ecfs_archive_cache (archive), &state, &unread);
+    const char *why = !is_known               ? unread->message
+                      : state.trouble != NULL ? state.trouble
+                                              : "there is no room for them, by cache_size or on its disk";
+    (void) !ecfs_fail (error, ENOSPC, "%" PRIu64 " bytes of these files are not in the cache: %s", missing, why);
+    ecfs_cache_state_clear (&state);
+    return false;
+}
+
 bool ecfs_warm (Ecfs *self, const char *const *paths, const EcfsTransferOptions *transfer, GError **error)
 {
     if (ecfs_archive_cache (self->archive) == NULL)
@@ -151,11 +164,7 @@ bool ecfs_warm (Ecfs *self, const char *const *paths, const EcfsTransferOptions 
     bool good = ecfs_tally_end (&warm.tally, "were not fetched into the cache", error);
     ecfs_cond_clear (&warm.moved);
     ecfs_mutex_clear (&warm.lock);
-    return good && (warm.missing == 0 ||
-                    ecfs_fail (error, ENOSPC,
-                               "%" PRIu64 " bytes of these files are not in the cache: there is no room for them, by "
-                               "cache_size or on its disk",
-                               warm.missing));
+    return good && (warm.missing == 0 || fail_missing (self->archive, warm.missing, error));
 }
 
 static JsonObject *describe (EcfsArchive *archive, EcfsCache *cache)

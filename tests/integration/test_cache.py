@@ -303,6 +303,7 @@ def test_a_cache_that_cannot_be_written_is_in_nobodys_way(place, archive):
     read_all(mount, digests)
     lab.until(lambda: "nothing is cached" in mount.text(), 30, "it is told")
     assert mount.text().count("nothing is cached") == 1
+    assert "blocked" in lab.ecfs("warm", archive.path, "/large", check=False).stderr
     assert "nothing is added to it for now" in lab.ecfs("status", archive.path).stdout
 
 
