@@ -350,7 +350,8 @@ bool ecfs_shared_restore (EcfsCatalog *self, const EcfsJournalItem *item, GError
             return false;
         bytes += move.length;
     }
-    return found >= 0 && (bytes == 0 || release_moved (self, object, bytes, error));
+    return found >= 0 && (bytes == 0 || (EXEC (self, OBJECT_SINCE, error, INT (pack->id), INT (object->id)) &&
+                                         release_moved (self, object, bytes, error)));
 }
 
 static bool end_pack (EcfsCatalog *self, const EcfsUuid *pack, int64_t id, GError **error)

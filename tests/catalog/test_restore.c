@@ -1,4 +1,5 @@
 /* A catalog that is written as records and read back, from its journal and from a dump, whole and damaged. */
+#include "catalog/deaths.h"
 #include "catalog/journal.h"
 #include "catalog/journal_file.h"
 #include "catalog/marks.h"
@@ -324,6 +325,56 @@ static void check_restored (Fixture *f, const GPtrArray *rows)
     g_assert_cmpstr (found, ==, expected);
     g_assert_cmpuint (count_problems (&again), ==, 0);
     fixture_clear (&again);
+}
+
+/* Behind all records, with what died by them: nothing is settled as a recovery does. */
+static EcfsCatalog *replay (Fixture *f, const GPtrArray *rows)
+{
+    uint64_t n_refused = 0;
+    fixture_init (f);
+    g_autoptr (EcfsRestore) restore = ecfs_restore_new (f->catalog);
+    OK (e, ecfs_restore_records (restore, rows, &n_refused, &e));
+    g_assert_cmpuint (n_refused, ==, 0);
+    return f->catalog;
+}
+
+/* What was there at a mark, and was packed behind it, is in the pack: who prunes goes by this. */
+static void test_mark_keeps_what_was_packed_since (void)
+{
+    Fixture f, again;
+    uint64_t size;
+    bool gone;
+    EcfsDeath death;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    publish (&f, ino, 6, 1000);
+    OK (e, ecfs_catalog_mark_add (f.catalog, "then", &e));
+    for (guint i = 0; i < 2; i++) { /* of an object of its own, and of a pack */
+        g_autoptr (GArray) extents = ecfs_catalog_content (f.catalog, ino, &size, NULL);
+        g_autoptr (EcfsObjectRow) from =
+            ecfs_catalog_object (f.catalog, g_array_index (extents, EcfsExtent, 0).object, NULL);
+        int64_t intent;
+        g_autoptr (EcfsObjectRow) to = new_object (&f, "rs:4+2", 5000, 6);
+        EcfsPackMove move = {.ino = ino, .length = 1000, .generation = 10 + i};
+        to->kind = ECFS_OBJECT_PACK;
+        OK (e, ecfs_catalog_intent_begin (f.catalog, to, 0, &intent, &e));
+        OK (e, ecfs_catalog_pack_begin (f.catalog, to, intent, &e));
+        OK (e, ecfs_catalog_pack_move (f.catalog, &to->uuid, &from->uuid, &move, 1, &e));
+        OK (e, ecfs_catalog_pack_end (f.catalog, &to->uuid, intent, &e));
+        OK (e, ecfs_catalog_drop_unused (f.catalog, &from->uuid, &gone, &e));
+    }
+    g_autoptr (GArray) extents = ecfs_catalog_content (f.catalog, ino, &size, NULL);
+    g_autoptr (EcfsObjectRow) last =
+        ecfs_catalog_object (f.catalog, g_array_index (extents, EcfsExtent, 0).object, NULL);
+    publish (&f, ino, 6, 2000);
+    OK (e, ecfs_catalog_drop_unused (f.catalog, &last->uuid, &gone, &e));
+    g_autoptr (GPtrArray) journal = journal_of (&f);
+    OK (e, ecfs_catalog_object_death (replay (&again, journal), &last->uuid, &death, &e));
+    g_assert_cmpint (death.number, >, 0);
+    g_assert_true (death.is_marked);
+    fixture_clear (&again);
+    fixture_clear (&f);
 }
 
 static void test_from_journal_and_snapshot (void)
@@ -802,6 +853,7 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/restore/a-catalog-comes-back-from-its-journal-and-from-a-snapshot",
                      test_from_journal_and_snapshot);
+    g_test_add_func ("/restore/a-mark-keeps-what-was-packed-since", test_mark_keeps_what_was_packed_since);
     g_test_add_func ("/restore/each-record-tells-of-the-one-before-it", test_links);
     g_test_add_func ("/restore/what-was-never-closed-is-left-out", test_unfinished);
     g_test_add_func ("/restore/what-came-to-nothing-is-not-awaited", test_intents);
