@@ -69,7 +69,7 @@ bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const E
 bool ecfs_past_keep (EcfsCatalog *self, const EcfsObjectRow *object, GError **error);
 /** *ret_found: 1, 0, or -1 with @error. */
 EcfsObjectRow *ecfs_past_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
-/** Its stripes leave the queue of deletions, and it is no object of the past any more. */
+/** It is no object of the past any more; stripes that do not come back wait for their deletion all the same. */
 bool ecfs_past_take (EcfsCatalog *self, const EcfsUuid *uuid, GError **error);
 /** As ecfs_stripe_swap (): what comes waits for its deletion as @old did, or as its other stripes do. */
 bool ecfs_past_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,

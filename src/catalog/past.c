@@ -22,9 +22,6 @@ EcfsObjectRow *ecfs_past_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret
 
 bool ecfs_past_take (EcfsCatalog *self, const EcfsUuid *uuid, GError **error)
 {
-    if (!EXEC (self, PAST_STRIPES_DELETE, error, UUID (uuid)))
-        return false;
-    self->counters.totals.n_deletions -= ecfs_changes (self);
     return EXEC (self, PAST_DELETE, error, UUID (uuid));
 }
 

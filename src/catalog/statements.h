@@ -231,7 +231,6 @@
     X (PAST_STRIPE_ADD, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
        "bytes, queued_ns, digest, born, sealed, seal_key) SELECT object, ?2, ?3, ?4, queued_age_ns, at_once, sequence, " \
        "?5, queued_ns, ?6, born, sealed, seal_key FROM deletions WHERE object = ?1 AND " IS_PAST " ORDER BY id LIMIT 1") \
-    X (PAST_STRIPES_DELETE, "DELETE FROM deletions WHERE object = ? AND " IS_PAST) \
     X (PAST_DELETE, "DELETE FROM past_objects WHERE uuid = ?") \
     X (PAST_DELETE_ALL, "DELETE FROM past_objects WHERE id > ?") \
     /* Ids ascend with age: where none of the next is old no later one is. */ \

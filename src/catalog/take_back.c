@@ -43,7 +43,38 @@ static EcfsObjectRow *take_stripes (EcfsCatalog *self, const EcfsObjectRow *was,
     return g_steal_pointer (&object);
 }
 
-/* What the past knows of the object is newer than a moment at which a file had it: its stripes may have moved since. */
+/* All that it waits for has a row: where the catalog knows the object as the past's, what has none is gone. */
+static bool waits (EcfsCatalog *self, const EcfsObjectRow *was, const EcfsStripeRow *stripe, bool *ret_waits,
+                   GError **error)
+{
+    int64_t id, kind;
+    bool told = queued_as (self, &was->uuid, stripe, &id, &kind, error);
+    *ret_waits = kind >= 0;
+    return told;
+}
+
+/* The stripes are those that were looked for and found, whatever the past lists: another machine may have removed some
+ * of these. What has taken the place of one since waits for its deletion. */
+static bool find_stripes (EcfsCatalog *self, const EcfsObjectRow *was, EcfsObjectRow *past, GError **error)
+{
+    g_autoptr (EcfsObjectRow) found = ecfs_object_row_copy (was);
+    for (guint i = found->stripes->len; i-- > 0;) {
+        EcfsStripeRow *stripe = &g_array_index (found->stripes, EcfsStripeRow, i);
+        const EcfsStripeRow *listed = ecfs_stripe_at (past, stripe->index);
+        bool is_there;
+        if (!waits (self, was, stripe, &is_there, error))
+            return false;
+        if (!is_there)
+            g_array_remove_index (found->stripes, i);
+        else if (listed != NULL && listed->instance == stripe->instance)
+            stripe->size = listed->size; /* a log may have grown */
+    }
+    g_array_unref (past->stripes);
+    past->stripes = g_array_ref (found->stripes);
+    return true;
+}
+
+/* What the past knows of the object itself is newer than a moment at which a file had it. */
 static EcfsObjectRow *take_object (EcfsCatalog *self, const EcfsObjectRow *was, GError **error)
 {
     int found;
@@ -54,7 +85,9 @@ static EcfsObjectRow *take_object (EcfsCatalog *self, const EcfsObjectRow *was, 
         told (ecfs_fail (error, ESTALE, "its content is another since"));
         return NULL;
     }
-    return ecfs_past_take (self, &was->uuid, error) ? g_steal_pointer (&object) : NULL;
+    return find_stripes (self, was, object, error) && ecfs_past_take (self, &was->uuid, error)
+               ? take_stripes (self, object, error)
+               : NULL;
 }
 
 static bool bring_object (EcfsCatalog *self, const EcfsTakeBack *what, const EcfsObjectRow *was, int64_t *ret_id,

@@ -163,7 +163,13 @@ static int take_back (Fixture *f, uint64_t ino, const EcfsObjectRow *was)
     return CODE (e, ecfs_catalog_take_back (f->catalog, &back, &e));
 }
 
-/* What a moment before a move tells of its stripes is no matter. */
+static EcfsObjectRow *object_of (Fixture *f, uint64_t ino)
+{
+    g_autoptr (GArray) extents = ecfs_catalog_extents (f->catalog, ino, NULL);
+    return ecfs_catalog_object (f->catalog, g_array_index (extents, EcfsExtent, 0).object, NULL);
+}
+
+/* What was looked for, and found, comes back: also where it is being moved. What comes in its place goes. */
 static void test_comes_back (void)
 {
     Fixture f;
@@ -178,15 +184,44 @@ static void test_comes_back (void)
     g_assert_cmpint (take_back (&f, again, object), ==, 0);
     g_autoptr (GPtrArray) none = past_of (&f, -1);
     g_assert_cmpuint (none->len, ==, 0);
-    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 1); /* what was moved away */
-    g_autoptr (GArray) extents = ecfs_catalog_extents (f.catalog, again, NULL);
-    g_autoptr (EcfsObjectRow) now =
-        ecfs_catalog_object (f.catalog, g_array_index (extents, EcfsExtent, 0).object, NULL);
-    g_assert_cmpuint (now->stripes->len, ==, 6);
-    g_assert_cmpuint (stripe_of (now, 2)->instance, ==, 7777);
+    g_assert_cmpuint (n_queued (&f, 3, ECFS_DELETION_REMOVED), ==, 1);
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 1);
+    g_autoptr (EcfsObjectRow) now = object_of (&f, again);
+    g_assert_true (ecfs_object_same_stripes (now, object));
     overwrite (&f, again);
     g_autoptr (EcfsObjectRow) twice = one_past (&f);
     g_assert_true (ecfs_object_same_stripes (twice, now));
+
+    /* And after the move, what it led to. */
+    g_autoptr (EcfsObjectRow) before = one_past (&f);
+    g_assert_cmpint (set_stripe (&f, before, 4, 5, 1004), ==, 0);
+    g_autoptr (EcfsObjectRow) moved = one_past (&f);
+    uint64_t third = make_file (&f, ECFS_ROOT_INO, "third");
+    g_assert_cmpint (take_back (&f, third, moved), ==, 0);
+    g_autoptr (EcfsObjectRow) last = object_of (&f, third);
+    g_assert_cmpint (stripe_of (last, 4)->endpoint, ==, f.endpoints[5]);
+    fixture_clear (&f);
+}
+
+/* Another machine has removed some of it, of which the catalog knows nothing. */
+static void test_what_is_gone_does_not_count (void)
+{
+    Fixture f;
+    uint64_t ino;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    g_autoptr (EcfsObjectRow) object = store (&f, &ino, 6);
+    overwrite (&f, ino);
+    uint64_t again = make_file (&f, ECFS_ROOT_INO, "again");
+    g_autoptr (EcfsObjectRow) few = ecfs_object_row_copy (object), enough = ecfs_object_row_copy (object);
+    g_array_set_size (few->stripes, 3);
+    g_array_set_size (enough->stripes, 4);
+    g_assert_cmpint (take_back (&f, again, few), ==, EIO);
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 6);
+    g_assert_cmpint (take_back (&f, again, enough), ==, 0);
+    g_autoptr (EcfsObjectRow) now = object_of (&f, again);
+    g_assert_true (ecfs_object_same_stripes (now, enough));
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 2);
     fixture_clear (&f);
 }
 
@@ -272,6 +307,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/past/a-mark-keeps-it", test_mark_keeps);
     g_test_add_func ("/past/stripes-move", test_stripes_move);
     g_test_add_func ("/past/comes-back-from-where-it-is", test_comes_back);
+    g_test_add_func ("/past/what-is-gone-does-not-count", test_what_is_gone_does_not_count);
     g_test_add_func ("/past/ends-when-it-is-doomed", test_is_doomed);
     g_test_add_func ("/past/goes-with-its-endpoints", test_endpoints_go);
     g_test_add_func ("/past/is-forgotten-when-nothing-keeps-it", test_is_forgotten);
