@@ -76,7 +76,9 @@ static bool judge_object (const EcfsPruning *pruning, const EcfsPruneDead *strip
         return false;
     if (death.number > past->death || death.is_marked)
         *ret_fate = STAYS;
-    else if (lives_now || lives || death.number > 0)
+    else if (lives_now || lives) /* what replaced it, or was to, may be among records that are missing */
+        *ret_fate = UNKNOWN;
+    else if (death.number > 0)
         *ret_fate = DEAD;
     else if (ecfs_prune_past_knew (past, &stripe->object))
         *ret_fate = pruning->has_marks ? STAYS : DEAD;
