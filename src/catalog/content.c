@@ -86,14 +86,14 @@ GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_siz
 
 /* For the brake: what comes and goes, as while a file is written again and again, is no mass deletion. So a file counts
  * once an hour, and not in its first minute. */
-static void note_lost (EcfsCatalog *self, uint64_t ino)
+void ecfs_content_note_lost (EcfsCatalog *self, uint64_t ino)
 {
     Inode inode;
     int64_t now_ns = ecfs_real_ns (), age_ns = ecfs_age_ns (self);
     if (!ecfs_inode_get (self, ino, &inode, NULL)) /* what it is removed for tells */
         return;
     const int64_t for_ns = now_ns - inode.attr.btime_ns; /* below 0: the clock was set back since */
-    if (for_ns >= 0 && for_ns < LOST_YOUNG_NS)
+    if (!self->is_restored && for_ns >= 0 && for_ns < LOST_YOUNG_NS)
         return;
     if (self->lost == NULL)
         self->lost = g_hash_table_new (NULL, NULL);
@@ -108,7 +108,7 @@ bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
     if (extents != NULL && extents->len > 0)
-        note_lost (self, ino);
+        ecfs_content_note_lost (self, ino);
     return extents != NULL && EXEC (self, EXTENT_DELETE_ALL, error, INT (ino)) &&
            ecfs_objects_release (self, extents, error);
 }
@@ -181,7 +181,7 @@ bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GErr
         return true;
     g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
     if (extents != NULL && extents->len > 0)
-        note_lost (self, ino);
+        ecfs_content_note_lost (self, ino);
     return extents != NULL && EXEC (self, EXTENT_DELETE_FROM, error, INT (ino), INT (size)) &&
            EXEC (self, EXTENT_SHORTEN, error, INT (ino), INT (size)) && ecfs_content_count (self, inode, error) &&
            ecfs_objects_release (self, extents, error) && ecfs_content_journal (self, inode, error);

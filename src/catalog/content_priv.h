@@ -8,6 +8,8 @@
 
 /** Removes extents (all, or what lies above @size) and queues objects that lose their last one. */
 bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error);
+/** Counts a file that loses content which it had. */
+void ecfs_content_note_lost (EcfsCatalog *self, uint64_t ino);
 /**
  * @inode takes the place of @replaced with content that is not stored yet: what @replaced has is its content until
  * then. Nothing happens where @inode has stored content of its own.

@@ -69,6 +69,7 @@ struct EcfsCatalog {
     unsigned n_marks_removed;
     GHashTable *lost;     /* numbers of files that lost content lately; NULL: none did; … */
     int64_t lost_from_ns; /* … since this age */
+    bool is_restored;     /* it is made of records, whose times are no proof that a file was young */
     GByteArray *redo;     /* statements since BEGIN */
     GByteArray *record;   /* journal record of the operation that runs */
     uint64_t summed;      /* the record that `sum` is of, for who writes the next; 0: none */

@@ -75,3 +75,11 @@ bool ecfs_catalog_deaths_objects (EcfsCatalog *self, int64_t *after, size_t max,
 {
     return READ (self, list_objects (self, after, max, objects, ret_more, error));
 }
+
+void ecfs_catalog_lost_anew (EcfsCatalog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    if (self->lost != NULL)
+        g_hash_table_remove_all (self->lost);
+    ecfs_mutex_unlock (&self->lock);
+}

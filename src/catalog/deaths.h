@@ -26,5 +26,7 @@ bool ecfs_catalog_object_death (EcfsCatalog *self, const EcfsUuid *object, EcfsD
  * there may be more. */
 bool ecfs_catalog_deaths_objects (EcfsCatalog *self, int64_t *after, size_t max, GArray *objects, bool *ret_more,
                                   GError **error);
+/** Files that lost content already count once more as lost (EcfsTotals, n_lost) when they lose more. */
+void ecfs_catalog_lost_anew (EcfsCatalog *self);
 
 #endif

@@ -59,6 +59,7 @@ EcfsRestore *ecfs_restore_new (EcfsCatalog *catalog)
                           .last_ino = ECFS_ROOT_INO,
                           .emptied = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
                           .stands = true};
+    catalog->is_restored = true;
     return self;
 }
 
@@ -388,6 +389,8 @@ static bool replace_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
         insert_extents (self, item->attr.ino, new, NULL, error) && ecfs_objects_release (catalog, old, error) &&
         give_up_intents (self, item->attr.ino, filled.begun, error) && fill_inode (self, item, &filled, error);
     forget_read (self); /* objects may have gone */
+    if (replaced && old->len > 0)
+        ecfs_content_note_lost (catalog, item->attr.ino);
     return replaced;
 }
 
@@ -698,6 +701,7 @@ bool ecfs_restore_was_open (EcfsRestore *self, const EcfsUuid *object, bool *ret
 void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog)
 {
     self->catalog = catalog;
+    catalog->is_restored = true;
 }
 
 static bool delete_deletions (EcfsCatalog *catalog, GError **error)

@@ -1,7 +1,5 @@
 #include "verbs/prune_priv.h"
 
-#define DAY_NS (INT64_C (24) * 3600 * ECFS_PRUNE_NS_PER_S)
-
 /* What is so little of it belongs to something else, before it. */
 #define FINE_SHARE 64
 
@@ -57,7 +55,7 @@ bool ecfs_prune_find_loss (const GArray *samples, int64_t accepted_ns, unsigned 
     while (accepted + 1 < samples->len && g_array_index (samples, EcfsPruneSample, accepted + 1).time_ns <= accepted_ns)
         accepted++;
     for (guint to = accepted; to < samples->len; to++) {
-        const int64_t day_ns = g_array_index (samples, EcfsPruneSample, to).time_ns - DAY_NS;
+        const int64_t day_ns = g_array_index (samples, EcfsPruneSample, to).time_ns - ECFS_PRUNE_DAY_NS;
         while (from + 1 < to && g_array_index (samples, EcfsPruneSample, from + 1).time_ns <= day_ns)
             from++;
         const EcfsPruneLoss loss = between (samples, MAX (from, accepted), to);

@@ -83,14 +83,23 @@ static void note_item (EcfsPrunePast *self, const EcfsJournalItem *item)
     }
 }
 
+/* A file counts once a day, whatever is written to it; and what was accepted hides nothing that comes behind it. */
+static void begin_day (EcfsPrunePast *self, EcfsCatalog *catalog, int64_t before_ns)
+{
+    if (before_ns / ECFS_PRUNE_DAY_NS != self->time_ns / ECFS_PRUNE_DAY_NS ||
+        (before_ns <= self->accepted_ns && self->time_ns > self->accepted_ns))
+        ecfs_catalog_lost_anew (catalog);
+}
+
 static bool on_record (void *user, EcfsCatalog *catalog, uint32_t epoch, const EcfsJournalRow *row, GError **error)
 {
     EcfsPrunePast *self = user;
     EcfsCursor cursor;
     EcfsJournalItem item;
-    (void) catalog;
     (void) error;
+    const int64_t before_ns = self->time_ns;
     pass_to (self, MAX (row->time_ns, ecfs_prune_record_time (self->times, epoch, row->sequence)));
+    begin_day (self, catalog, before_ns);
     if (!self->is_then_over) {
         self->epoch = epoch;
         self->sequence = row->sequence;

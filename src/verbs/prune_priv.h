@@ -10,6 +10,7 @@
 #include "verbs/verbs.h"
 
 #define ECFS_PRUNE_NS_PER_S INT64_C (1000000000)
+#define ECFS_PRUNE_DAY_NS   (INT64_C (24) * 3600 * ECFS_PRUNE_NS_PER_S)
 
 /* prune_times.c: when endpoints got what they have of the journal. Whoever has the keys writes any time into a record;
  * but not into a server's listing. */

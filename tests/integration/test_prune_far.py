@@ -209,6 +209,30 @@ def test_a_mark_keeps_what_it_needs(place, grown):
     assert not stripe_names(grown.endpoints)
 
 
+def test_what_was_overwritten_is_lost_as_well(place, grown):
+    """Also where that is little beside what stays."""
+    mount = place.mount(grown)
+    lab.write_pattern(mount.path / "large", 4_000_000)
+    for i in range(10):
+        lab.write_pattern(mount.path / f"file {i}", 5_000, seed=i)
+    grown.await_stored()
+    for round in range(2):
+        for i in range(3):
+            lab.write_pattern(mount.path / f"file {i}", 5_000, seed=100 + 10 * round + i)
+        grown.await_stored()
+    master = Master(place, grown.endpoints)
+    master.await_old(36)
+    done = master.prune(check=False)
+    assert done.returncode == 1 and "3 of 11 files were deleted or overwritten" in done.stderr
+    master.accept()
+
+    # What was accepted hides nothing that comes behind it.
+    for i in range(3):
+        lab.write_pattern(mount.path / f"file {i}", 5_000, seed=200 + i)
+    grown.await_stored()
+    lab.until(lambda: "3 of 11 files" in master.prune(check=False).stderr, 30, "it is refused again", pause=0.3)
+
+
 def test_too_few_endpoints_are_not_enough(place, grown):
     mount = place.mount(grown)
     lab.write_pattern(mount.path / "file", 50_000)
