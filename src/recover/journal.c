@@ -223,14 +223,15 @@ static bool begin_again (EcfsRecovering *self, const GPtrArray *parts, EcfsRecov
                          bool *ret_made, GError **error)
 {
     const EcfsRecoverWatch *watch = self->what->watch;
+    const uint64_t n_refused = self->sums->n_refused;
     *ret_made = false;
     if (watch->leaving != NULL && !watch->leaving (watch->user, self->catalog, &last->file, error))
         return false;
     ecfs_recover_forget (self, path);
-    if (!try_snapshot (self, parts, last, path, ret_made, error))
-        return false;
-    if (!*ret_made)
-        return true;
+    bool tried = try_snapshot (self, parts, last, path, ret_made, error);
+    self->sums->n_refused += n_refused;
+    if (!tried || !*ret_made)
+        return tried;
     self->sums->has_snapshot = true;
     self->sums->sequence = last->file.last;
     return watch->applied (watch->user, self->catalog, self->sums->time_ns, error);

@@ -118,8 +118,7 @@ bool ecfs_prune_go_on (EcfsPruning *self, GError **error)
     g_autoptr (GPtrArray) own = rows;
     if (own == NULL)
         return ecfs_fail (error, EAGAIN, "the archive changed much, or was taken over just now: run this again");
-    ecfs_prune_past_heed (&self->past, own);
-    return check_sure (self, error);
+    return ecfs_prune_past_heed (&self->past, own, error) && check_sure (self, error);
 }
 
 static void find_history (void *user, const char *key, const char *value)
@@ -226,6 +225,11 @@ static bool check_past (EcfsPruning *self, GError **error)
                           "what is kept of the journal does not lead to what the archive is now (change %" PRIu64
                           " of %" PRIu64 "): nothing is removed",
                           past->sums.sequence, self->begin_sequence);
+    if (past->sums.n_refused > 0)
+        return ecfs_fail (error, EBADMSG,
+                          "%" PRIu64 " changes of the journal cannot be applied, and nobody knows what they keep: "
+                          "nothing is removed",
+                          past->sums.n_refused);
     for (guint i = 0; i < marks->len; i++)
         if (g_array_index (marks, EcfsMark, i).sequence < past->begin)
             return ecfs_fail (error, EPERM,

@@ -91,12 +91,23 @@ static void begin_day (EcfsPrunePast *self, EcfsCatalog *catalog, int64_t before
         ecfs_catalog_lost_anew (catalog);
 }
 
+/* What a later ecfs wrote may keep what this one takes for dead. */
+static bool note_row (EcfsPrunePast *self, const EcfsJournalRow *row, GError **error)
+{
+    EcfsCursor cursor;
+    EcfsJournalItem item;
+    int result = ecfs_journal_open (&cursor, row->record->data, row->record->len);
+    while (result >= 0 && (result = ecfs_journal_next (&cursor, &item)) == 1)
+        note_item (self, &item);
+    return result >= 0 ||
+           ecfs_fail (error, result == -ENOTSUP ? ENOTSUP : EBADMSG,
+                      "change %" PRIu64 " of the journal %s: nothing is removed", row->sequence,
+                      result == -ENOTSUP ? "was written by a later ecfs, which is needed here, too" : "is damaged");
+}
+
 static bool on_record (void *user, EcfsCatalog *catalog, uint32_t epoch, const EcfsJournalRow *row, GError **error)
 {
     EcfsPrunePast *self = user;
-    EcfsCursor cursor;
-    EcfsJournalItem item;
-    (void) error;
     const int64_t before_ns = self->time_ns;
     pass_to (self, MAX (row->time_ns, ecfs_prune_record_time (self->times, epoch, row->sequence)));
     begin_day (self, catalog, before_ns);
@@ -104,11 +115,7 @@ static bool on_record (void *user, EcfsCatalog *catalog, uint32_t epoch, const E
         self->epoch = epoch;
         self->sequence = row->sequence;
     }
-    if (ecfs_journal_open (&cursor, row->record->data, row->record->len) != 0)
-        return true; /* nothing becomes of it */
-    while (ecfs_journal_next (&cursor, &item) == 1)
-        note_item (self, &item);
-    return true;
+    return note_row (self, row, error);
 }
 
 /* Before a catalog goes, of which what follows tells nothing. */
@@ -287,17 +294,15 @@ bool ecfs_prune_past_knew (const EcfsPrunePast *self, const EcfsUuid *object)
     return has (self->known, object);
 }
 
-static void heed_item (void *user, const EcfsJournalItem *item)
-{
-    note_item (user, item);
-}
-
-void ecfs_prune_past_heed (EcfsPrunePast *self, const GPtrArray *rows)
+bool ecfs_prune_past_heed (EcfsPrunePast *self, const GPtrArray *rows, GError **error)
 {
     self->is_then_over = true;
-    ecfs_journal_each_item (rows, heed_item, self);
+    for (guint i = 0; i < rows->len; i++)
+        if (!note_row (self, g_ptr_array_index (rows, i), error))
+            return false;
     if (rows->len > 0)
         sort (self->kept);
+    return true;
 }
 
 void ecfs_prune_past_clear (EcfsPrunePast *self)

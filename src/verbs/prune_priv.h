@@ -92,7 +92,7 @@ bool ecfs_prune_past_keeps (const EcfsPrunePast *self, const EcfsUuid *object);
 /** Whether it once was one, or never became one, of which the catalog may know nothing any more. */
 bool ecfs_prune_past_knew (const EcfsPrunePast *self, const EcfsUuid *object);
 /** What records (EcfsJournalRow) mention that were made just now is kept as well. */
-void ecfs_prune_past_heed (EcfsPrunePast *self, const GPtrArray *rows);
+bool ecfs_prune_past_heed (EcfsPrunePast *self, const GPtrArray *rows, GError **error);
 void ecfs_prune_past_clear (EcfsPrunePast *self);
 
 /* prune_place.c */
