@@ -274,10 +274,16 @@ bool ecfs_follow_step (EcfsFollow *self, GPtrArray **ret_rows, GError **error)
     bool lost = self->reading == NULL;
     *ret_rows = NULL;
     if (self->reading != NULL) {
-        bool went = go_on (self, &lost, error), full = is_full (self->reading);
+        GError *why = NULL;
+        bool went = go_on (self, &lost, &why), full = is_full (self->reading);
         g_autoptr (GPtrArray) rows = g_steal_pointer (&self->reading->applied);
-        if (!went)
+        if (!went) {
+            /* How much of it was applied is not known: what comes next does not continue it. */
+            if (ecfs_errno (why) != ENOTCONN)
+                end_reading (self, g_steal_pointer (&self->reading));
+            g_propagate_error (error, why);
             return false;
+        }
         if (!lost && !full)
             *ret_rows = g_steal_pointer (&rows);
     }

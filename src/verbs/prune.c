@@ -113,12 +113,16 @@ static bool check_sure (const EcfsPruning *self, GError **error)
 bool ecfs_prune_go_on (EcfsPruning *self, GError **error)
 {
     GPtrArray *rows = NULL;
+    self->is_lost = true;
     if (!ecfs_follow_step (self->follow, &rows, error))
         return false;
     g_autoptr (GPtrArray) own = rows;
     if (own == NULL)
         return ecfs_fail (error, EAGAIN, "the archive changed much, or was taken over just now: run this again");
-    return ecfs_prune_past_heed (&self->past, own, error) && check_sure (self, error);
+    if (!ecfs_prune_past_heed (&self->past, own, error) || !check_sure (self, error))
+        return false;
+    self->is_lost = false;
+    return true;
 }
 
 static void find_history (void *user, const char *key, const char *value)
@@ -327,7 +331,7 @@ static bool remove_dead (EcfsPruning *self, GError **error)
         GError *why = NULL;
         if (self->places[i].error != NULL || ecfs_prune_place_remove (&self->places[i], self, &why))
             continue;
-        good = why->code != EAGAIN && why->code != ECANCELED;
+        good = !self->is_lost && why->code != ECANCELED;
         if (good)
             give_up (self, &self->places[i], why);
         else

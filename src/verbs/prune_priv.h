@@ -133,6 +133,7 @@ typedef struct EcfsPruning {
     int64_t keep_us;
     uint64_t begin_sequence; /* of what was followed, before the past was read */
     bool has_marks;
+    bool is_lost; /* what the archive is now could not be found out */
 } EcfsPruning;
 
 /** Opens it, as one where something may be removed. */
@@ -150,7 +151,7 @@ bool ecfs_prune_place_remove (EcfsPrunePlace *self, EcfsPruning *pruning, GError
 bool ecfs_prune_place_end (EcfsPrunePlace *self, GError **error);
 void ecfs_prune_place_clear (EcfsPrunePlace *self);
 
-/** Follows up to now. EAGAIN: what is known does not hold any more. */
+/** Follows up to now. False: what is known does not hold any more, is_lost. */
 bool ecfs_prune_go_on (EcfsPruning *self, GError **error);
 /** Tells how far it is. ECANCELED. */
 bool ecfs_prune_tick (const EcfsPruning *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error);
