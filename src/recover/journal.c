@@ -218,6 +218,14 @@ static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const G
     return open_catalog (self, path, error);
 }
 
+/* Else it is no reason to leave the catalog that there is: anybody writes a name. */
+static bool can_be_read (EcfsRecovering *self, EcfsRecoverFound *last)
+{
+    const bool can = ecfs_recover_choose_copy (self, last, NULL) != NULL;
+    ecfs_recover_forget_copies (last);
+    return can;
+}
+
 /* Makes the catalog of one snapshot, in the place of the one that there is. */
 static bool begin_again (EcfsRecovering *self, const GPtrArray *parts, EcfsRecoverFound *last, const char *path,
                          bool *ret_made, GError **error)
@@ -251,7 +259,7 @@ static bool show_past (EcfsRecovering *self, const GPtrArray *parts, const GPtrA
         const uint64_t reached = self->sums->sequence;
         bool made;
         if (!last->file.is_last || last->file.epoch > self->epoch || !has_parts (parts, last) ||
-            (last->file.epoch <= *ret_epoch && last->file.last <= reached))
+            (last->file.epoch <= *ret_epoch && last->file.last <= reached) || !can_be_read (self, last))
             continue;
         if (!begin_again (self, parts, last, path, &made, error))
             return false;

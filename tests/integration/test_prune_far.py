@@ -233,6 +233,26 @@ def test_what_was_overwritten_is_lost_as_well(place, grown):
     lab.until(lambda: "3 of 11 files" in master.prune(check=False).stderr, 30, "it is refused again", pause=0.3)
 
 
+def test_a_name_that_somebody_made_up_leaves_no_gap(place, grown):
+    mount = place.mount(grown)
+    for i in range(20):
+        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
+    grown.await_stored()
+    lab.ecfs("mark", grown.path, "here")
+    (mount.path / "file 0").unlink()
+    grown.await_stored()
+    master = Master(place, grown.endpoints)
+    epoch = lab.files_below(grown.endpoints[0].root / "journal")[0].name.split("-")[0]
+    false = grown.endpoints[0].root / "snapshots" / f"{epoch}-{0xffff:016x}-{0:08x}-end"
+    false.parent.mkdir(exist_ok=True)
+    false.write_bytes(b"torn")
+    assert master.facts()["done"], "the mark is from before no gap"
+    lab.ecfs("mark", "--remove", grown.path, "here")
+    grown.await_stored()
+    master.await_old(6)
+    assert sum(row["removed"] for row in master.facts()["endpoints"]) == 6
+
+
 def test_too_few_endpoints_are_not_enough(place, grown):
     mount = place.mount(grown)
     lab.write_pattern(mount.path / "file", 50_000)
