@@ -124,7 +124,7 @@ typedef struct Undeletion {
     const Verb *verb;
     Ecfs *ecfs;
     const char *at;
-    gboolean keep;
+    gboolean keep, beside_prune;
     uint64_t n_back, n_same;
 } Undeletion;
 
@@ -132,8 +132,10 @@ static int undelete (Undeletion *self, const char *const *paths)
 {
     GError *error = NULL;
     ToolTransfer transfer;
+    const unsigned flags =
+        (self->keep ? ECFS_UNDELETE_KEEP : 0u) | (self->beside_prune ? ECFS_UNDELETE_BESIDE_PRUNE : 0u);
     tool_transfer_begin (&transfer, self->verb->name);
-    (void) ecfs_undelete (self->ecfs, paths, self->at, self->keep, &transfer.transfer, &error); /* the error says it */
+    (void) ecfs_undelete (self->ecfs, paths, self->at, flags, &transfer.transfer, &error); /* the error says it */
     bool invalid = error != NULL && error->code == EINVAL;
     int result = tool_transfer_end (&transfer, error);
     self->n_back += transfer.last.n_done - transfer.last.n_current;
@@ -148,6 +150,8 @@ int verb_undelete (const Verb *verb, int argc, char **argv)
     const GOptionEntry options[] = {
         TOOL_AT (&at),
         {"keep", 'k', 0, G_OPTION_ARG_NONE, &self.keep, "Leave what is there under the same name as it is now", NULL},
+        {"beside-prune", 0, 0, G_OPTION_ARG_NONE, &self.beside_prune,
+         "Although an endpoint has a note that another machine prunes it", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;

@@ -654,14 +654,20 @@ Ecfs *ecfs_open_at (const char *archive_dir, const char *moment, GError **error)
  */
 char *ecfs_log (const char *archive_dir, const char *path, GError **error);
 
+/* How things are brought back. */
+typedef enum EcfsUndeleteFlags {
+    ECFS_UNDELETE_KEEP = 1 << 0,         /* what is there under the name of something of then stays as it is */
+    ECFS_UNDELETE_BESIDE_PRUNE = 1 << 1, /* although an endpoint has a note that another machine prunes it (EBUSY) */
+} EcfsUndeleteFlags;
+
 /**
  * Makes what @paths (NULL-terminated) led to, with all below it, what it was at @moment (NULL, for one path: before it
  * went): what was deleted or moved comes back, and what was overwritten gets its content and attributes of then, but
- * for what is there under its name with @keep. What came since stays. Nothing is read or stored for it but the journal,
- * as long as the archive's history goes so far. Durable when true; files that fail (EIO: too little of one is left) do
- * not keep others from it. Of n_done files n_current were as they had been. Blocks.
+ * for what is there under its name with ECFS_UNDELETE_KEEP of @flags. What came since stays. Nothing is read or stored
+ * for it but the journal, as long as the archive's history goes so far. Durable when true; files that fail (EIO: too
+ * little of one is left) do not keep others from it. Of n_done files n_current were as they had been. Blocks.
  */
-bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, bool keep,
+bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, unsigned flags,
                     const EcfsTransferOptions *transfer, GError **error);
 
 /**

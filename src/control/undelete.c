@@ -29,6 +29,7 @@ static bool serve (const EcfsControlClient *client, JsonObject *request, const E
                                    .paths = (const char *const *) paths,
                                    .at_ns = ecfs_control_number (request, "at_ns"),
                                    .keep = ecfs_control_flag (request, "keep"),
+                                   .notes = ecfs_control_text (request, "prune_notes"),
                                    .transfer = transfer,
                                    .watch = &client->ops->names};
     return ((paths != NULL && past != NULL) ||

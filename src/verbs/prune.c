@@ -308,6 +308,16 @@ static bool compare_clocks (EcfsPruning *self, GError **error)
            ecfs_fail (error, ERANGE, "the clock here differs from those of the endpoints: nothing is removed");
 }
 
+/* What a run has left that was killed: whatever becomes of this one, who brings things back has not to wait for it. */
+static void end_left_notes (EcfsPruning *self)
+{
+    for (size_t i = 0; !self->what->dry_run && i < self->n_places; i++) {
+        GError *why = NULL;
+        if (self->places[i].error == NULL && !ecfs_prune_place_end_left (&self->places[i], &why))
+            give_up (self, &self->places[i], why);
+    }
+}
+
 static void end_notes (EcfsPruning *self)
 {
     for (size_t i = 0; i < self->n_places; i++) {
@@ -408,6 +418,7 @@ static char *prune (EcfsPruning *self, const char *directory, GError **error)
     if (!begin (self, directory, error))
         return NULL;
     open_places (self);
+    end_left_notes (self);
     self->past.times = &self->times;
     self->past.then_ns = self->times.now_ns - self->keep_us * 1000;
     if (!check_places (self, error) || !ecfs_prune_tick (self, "the past", 0, 1, error) ||

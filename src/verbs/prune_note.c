@@ -1,6 +1,7 @@
 #include "verbs/prune_note.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 typedef struct Look {
     const char *name;
@@ -20,19 +21,34 @@ static void on_listed (void *user, const EcfsListed *listed)
 
 void ecfs_prune_notes_look (EcfsPruneNotes *self, EcfsArchive *archive)
 {
-    *self = (EcfsPruneNotes){.text = NULL};
+    *self = (EcfsPruneNotes){.text = g_strdup ("")};
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         g_autoptr (GString) text = g_string_new (NULL);
         Look look = {.name = endpoint->name, .notes = self, .text = text};
-        if (endpoint->endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint) ||
-            ecfs_endpoint_retain_us (endpoint->endpoint) == ECFS_RETAIN_NOT)
+        if (endpoint->endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint))
             continue;
-        /* Where there is none, or nobody answers, the others tell. */
-        (void) !ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_SCRATCH_DIRECTORY, on_listed, &look, NULL);
+        GError *why = NULL;
+        /* Where nobody answers, the others tell. */
+        if (!ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_SCRATCH_DIRECTORY, on_listed, &look, &why) &&
+            why->code != ENOENT)
+            g_string_append_printf (text, "%s ?\n", endpoint->name);
+        g_clear_error (&why);
         g_autofree char *before = self->text;
-        self->text = g_strconcat (before == NULL ? "" : before, text->str, NULL);
+        self->text = g_strconcat (before, text->str, NULL);
     }
+}
+
+bool ecfs_prune_notes_are_new (const EcfsPruneNotes *self, const char *before)
+{
+    g_auto (GStrv) were = g_strsplit (before, "\n", -1), are = g_strsplit (self->text, "\n", -1);
+    for (char **line = are; *line != NULL; line++) {
+        g_autofree char *silent = g_strdup_printf ("%.*s ?", (int) strcspn (*line, " "), *line);
+        if (**line != '\0' && !g_str_has_suffix (*line, " ?") && !g_strv_contains ((const char *const *) were, *line) &&
+            !g_strv_contains ((const char *const *) were, silent))
+            return true;
+    }
+    return false;
 }
 
 void ecfs_prune_notes_clear (EcfsPruneNotes *self)

@@ -12,12 +12,14 @@
 #define ECFS_PRUNE_DONE_NOTE ECFS_SCRATCH_DIRECTORY "/pruned" /* is replaced behind that */
 
 typedef struct EcfsPruneNotes {
-    char *text;       /* differs when something was removed meanwhile; owned; NULL: nobody removes anything there */
+    char *text;       /* a line for each note, and for each endpoint that does not answer; owned */
     char *running_at; /* the name of an endpoint where something is removed now; owned; NULL */
 } EcfsPruneNotes;
 
-/** What endpoints that retain have of it, as far as they answer. Blocks. */
+/** What endpoints have of it, as far as they answer. Blocks. */
 void ecfs_prune_notes_look (EcfsPruneNotes *self, EcfsArchive *archive);
+/** Whether something was removed, or is being removed, that was not when there was the text @before. */
+bool ecfs_prune_notes_are_new (const EcfsPruneNotes *self, const char *before);
 void ecfs_prune_notes_clear (EcfsPruneNotes *self);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (EcfsPruneNotes, ecfs_prune_notes_clear)
 

@@ -347,6 +347,27 @@ bool ecfs_prune_place_end (EcfsPrunePlace *self, GError **error)
            ecfs_endpoint_remove_wait (self->endpoint, ECFS_PRUNE_NOTE, error);
 }
 
+static void find_note (void *user, const EcfsListed *listed)
+{
+    bool *found = user;
+    *found = *found || g_str_equal (listed->name, ECFS_PRUNE_NOTE);
+}
+
+bool ecfs_prune_place_end_left (EcfsPrunePlace *self, GError **error)
+{
+    bool found = false;
+    GError *why = NULL;
+    if (!ecfs_endpoint_list_wait (self->endpoint, ECFS_SCRATCH_DIRECTORY, find_note, &found, &why)) {
+        if (why->code == ENOENT) {
+            g_error_free (why);
+            return true;
+        }
+        g_propagate_error (error, why);
+        return false;
+    }
+    return !found || ecfs_prune_place_end (self, error);
+}
+
 void ecfs_prune_place_clear (EcfsPrunePlace *self)
 {
     ecfs_endpoint_free (g_steal_pointer (&self->endpoint));

@@ -149,6 +149,8 @@ bool ecfs_prune_place_note (EcfsPrunePlace *self, GError **error);
 bool ecfs_prune_place_remove (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
 /** Takes the note away again. */
 bool ecfs_prune_place_end (EcfsPrunePlace *self, GError **error);
+/** Likewise one of another run, if there is one. */
+bool ecfs_prune_place_end_left (EcfsPrunePlace *self, GError **error);
 void ecfs_prune_place_clear (EcfsPrunePlace *self);
 
 /** Follows up to now. False: what is known does not hold any more, is_lost. */

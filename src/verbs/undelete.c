@@ -456,38 +456,40 @@ static bool end_brake (const Undelete *self, GError **error)
 }
 
 /* Another machine may remove just now what comes back here. */
-static bool is_alone (EcfsPruneNotes *before, EcfsArchive *archive, GError **error)
+static bool is_alone (EcfsPruneNotes *now, EcfsArchive *archive, bool beside, GError **error)
 {
-    ecfs_prune_notes_look (before, archive);
-    return before->running_at == NULL ||
+    ecfs_prune_notes_look (now, archive);
+    return now->running_at == NULL || beside ||
            ecfs_fail (
                error, EBUSY,
                "endpoint %s: another machine removes what died long ago ('ecfs prune'): bring things back when it "
-               "has ended; if it was killed, run it there again",
-               before->running_at);
+               "has ended; if it was killed, run it there again, or say --beside-prune if nothing runs there",
+               now->running_at);
+}
+
+/* What it removed since the past was looked at may be what is to come back. */
+static bool was_alone (const char *notes, EcfsArchive *archive, const char *so, GError **error)
+{
+    g_auto (EcfsPruneNotes) now = {.text = NULL};
+    if (notes == NULL) /* who asks is of an earlier ecfs */
+        return true;
+    ecfs_prune_notes_look (&now, archive);
+    return !ecfs_prune_notes_are_new (&now, notes) ||
+           ecfs_fail (error, EAGAIN, "another machine removed what died long ago meanwhile ('ecfs prune'): %s", so);
 }
 
 /* That machine reads the journal before it removes anything, and leaves a note before that. */
-static bool was_alone (const EcfsPruneNotes *before, EcfsArchive *archive, GError **error)
+static bool stays_alone (const char *notes, EcfsArchive *archive, GError **error)
 {
-    g_auto (EcfsPruneNotes) now = {.text = NULL};
-    if (before->text == NULL)
-        return true;
     if (!ecfs_archive_store_journal (archive, NULL, NULL, error))
         return ecfs_prefix (error, "what came back may go again if another machine prunes endpoints now");
-    ecfs_prune_notes_look (&now, archive);
-    return g_strcmp0 (now.text, before->text) == 0 ||
-           ecfs_fail (
-               error, EAGAIN,
-               "another machine removed what died long ago meanwhile ('ecfs prune'): some of what came back may be "
-               "gone, which 'ecfs fsck' tells");
+    return was_alone (notes, archive, "some of what came back may be gone, which 'ecfs fsck' tells", error);
 }
 
 bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error)
 {
-    g_auto (EcfsPruneNotes) notes = {.text = NULL};
     g_autoptr (EcfsArchive) past = ecfs_archive_open (what->past, ECFS_ARCHIVE_READONLY, error);
-    if (past == NULL || !is_alone (&notes, archive, error))
+    if (past == NULL || !was_alone (what->notes, archive, "nothing was brought back, run this again", error))
         return false;
     Undelete self = {.archive = archive,
                      .now = ecfs_archive_catalog (archive),
@@ -501,8 +503,8 @@ bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GEr
                    ecfs_fail (error, EINVAL, "%s is of another archive", what->past);
     brought = brought && map_endpoints (&self, error) && bring_paths (&self, error);
     brought = brought && end_brake (&self, error);
-    bool kept =
-        ecfs_catalog_barrier (self.now, brought ? error : NULL) && (!brought || was_alone (&notes, archive, error));
+    bool kept = ecfs_catalog_barrier (self.now, brought ? error : NULL) &&
+                (!brought || stays_alone (what->notes, archive, error));
     g_clear_pointer (&self.last, ecfs_object_row_free);
     g_hash_table_unref (self.endpoints);
     g_hash_table_unref (self.links);
@@ -540,16 +542,24 @@ static char *moment_before (const char *directory, const char *path, GError **er
     return g_strdup_printf ("%s.%06dZ", text, (int) (before_us % G_USEC_PER_SEC));
 }
 
-static bool bring_back (Ecfs *self, const char *const *paths, const char *moment, bool keep,
+static bool bring_back (Ecfs *self, const char *const *paths, const char *moment, unsigned flags,
                         const EcfsTransferOptions *transfer, GError **error)
 {
+    g_auto (EcfsPruneNotes) notes = {.text = NULL};
     const char *directory = ecfs_archive_directory (self->archive);
     int64_t at_ns = 0; /* of a mark: a mass deletion is undone by the moment that is told */
     (void) ecfs_parse_moment (moment, &at_ns);
-    char *past = ecfs_past_open (directory, moment, error);
+    char *past = is_alone (&notes, self->archive, (flags & ECFS_UNDELETE_BESIDE_PRUNE) != 0, error)
+                     ? ecfs_past_open (directory, moment, error)
+                     : NULL;
     if (past == NULL)
         return false;
-    const EcfsUndeleteHere what = {.past = past, .paths = paths, .at_ns = at_ns, .keep = keep, .transfer = transfer};
+    const EcfsUndeleteHere what = {.past = past,
+                                   .paths = paths,
+                                   .at_ns = at_ns,
+                                   .keep = (flags & ECFS_UNDELETE_KEEP) != 0,
+                                   .notes = notes.text,
+                                   .transfer = transfer};
     bool brought = self->mounted ? ecfs_undelete_mounted (directory, &what, error)
                                  : ecfs_undelete_here (self->archive, &what, error);
     ecfs_past_close (past);
@@ -565,7 +575,7 @@ bool ecfs_release_brake (Ecfs *self, GError **error)
                          : ecfs_catalog_brake_end (ecfs_archive_catalog (self->archive), error);
 }
 
-bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, bool keep,
+bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, unsigned flags,
                     const EcfsTransferOptions *transfer, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
@@ -577,5 +587,5 @@ bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, bo
         return false;
     g_autofree char *before = moment != NULL ? NULL : moment_before (directory, paths[0], error);
     return (moment != NULL || before != NULL) &&
-           bring_back (self, paths, moment != NULL ? moment : before, keep, transfer, error);
+           bring_back (self, paths, moment != NULL ? moment : before, flags, transfer, error);
 }

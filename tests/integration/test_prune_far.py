@@ -1,10 +1,14 @@
 """Pruning accounts that only grow, from another machine: only what nobody needs goes, and nothing that a thief wants."""
+import contextlib
+import ctypes
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import time
 
 import lab
 import pytest
@@ -49,6 +53,27 @@ def at(place, archive, moment):
     found = contents(mount.path)
     mount.umount()
     return found
+
+
+def ecfs_past(archive, moment):
+    """A directory of the past, as `ecfs undelete` makes one."""
+    library = ctypes.CDLL(str(lab.BUILD / "libecfs.so"))
+    library.ecfs_past_open.restype = ctypes.c_char_p
+    path = library.ecfs_past_open(str(archive.path).encode(), moment.encode(), None)
+    assert path
+    return path.decode()
+
+
+def ask(archive, request):
+    """What the mount answers on its control socket, up to the last line."""
+    with socket.socket(socket.AF_UNIX) as door, contextlib.chdir(archive.path):
+        door.settimeout(30)
+        door.connect("control.sock")
+        door.sendall(json.dumps(request).encode() + b"\n")
+        text = b""
+        while b"another machine" not in text and (more := door.recv(4096)):
+            text += more
+    return text.decode()
 
 
 @pytest.fixture
@@ -339,24 +364,43 @@ def test_real_accounts_are_pruned_by_another_login_only(place, accounts):  # noq
 
 def test_who_brings_things_back_and_who_removes_them_see_each_other(place, grown):
     mount = place.mount(grown)
-    lab.write_pattern(mount.path / "file", 50_000)
+    for i in range(3):
+        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
     grown.await_stored()
-    moment = now()
-    (mount.path / "file").unlink()
+    moment, wanted = now(), contents(mount.path)
+    for i in range(3):
+        (mount.path / f"file {i}").unlink()
     grown.await_stored()
     note = grown.endpoints[0].root / "scratch/prune"
     note.parent.mkdir(exist_ok=True)
     note.write_text("elsewhere\n")
-    done = lab.ecfs("undelete", grown.path, "--at", moment, "/file", check=False)
-    assert done.returncode == 1 and "another machine" in done.stderr
+    undelete = ["undelete", grown.path, "--at", moment]
+    done = lab.ecfs(*undelete, "/file 0", check=False)
+    assert done.returncode == 1 and "another machine" in done.stderr and "--beside-prune" in done.stderr
+    lab.ecfs(*undelete, "--beside-prune", "/file 0")
     master = Master(place, grown.endpoints)
+    master.await_old(12)
+    assert note.exists()
+    assert "a thief" in master.prune(check=False).stderr
+    assert not note.exists(), "a run that was killed is over with the next, whatever becomes of that"
+    assert contents(mount.path) == {"file 0": wanted["file 0"]}
+    lab.ecfs(*undelete, "/file 1")
+    grown.await_stored()
+
+    # A past that was looked at before something was removed, and that is asked for behind that.
+    past = ecfs_past(grown, moment)
+    look = "".join(f"{endpoint.name} scratch/pruned {int(path.stat().st_mtime)}\n" for endpoint in grown.endpoints
+                   for path in (endpoint.root / "scratch").glob("pruned"))
     master.await_old(6)
     master.accept()
-    lab.ecfs("mkdir", grown.path, "/more")
+    lab.until(lambda: time.time() > note.with_name("pruned").stat().st_mtime + 1, 5, "its time differs")
     master.prune()
-    assert not note.exists(), "a run that was killed is over with the next"
-    done = lab.ecfs("undelete", grown.path, "--at", moment, "/file", check=False)
+    answer = ask(grown, {"verb": "undelete", "past": past, "paths": ["/file 2"], "at_ns": 0, "prune_notes": look})
+    assert "another machine removed" in answer
+    shutil.rmtree(past)
+    done = lab.ecfs(*undelete, "/file 2", check=False)
     assert done.returncode == 1 and "too few of its stripes" in done.stderr
+    assert contents(mount.path) == {name: wanted[name] for name in ("file 0", "file 1")}
 
 
 def test_what_died_before_a_recovery_goes_as_well(place, grown):
