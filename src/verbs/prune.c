@@ -165,6 +165,8 @@ static bool begin (EcfsPruning *self, const char *directory, GError **error)
     self->times = (EcfsPruneTimes){.files = g_array_new (FALSE, FALSE, sizeof (EcfsPruneFile)),
                                    .n_copies = ecfs_follow_state (self->follow)->n_copies,
                                    .now_ns = g_get_real_time () * 1000,
+                                   .read = ecfs_prune_place_read_journal,
+                                   .user = self,
                                    .from = 1};
     return check_sure (self, error) && find_keep (self, error) && accept (self, error);
 }
@@ -424,6 +426,11 @@ static char *prune (EcfsPruning *self, const char *directory, GError **error)
     if (!check_places (self, error) || !ecfs_prune_tick (self, "the past", 0, 1, error) ||
         !ecfs_prune_past_read (&self->past, directory, error) || !check_past (self, error))
         return NULL;
+    if (self->past.n_future > 0)
+        tell (self,
+              "%" PRIu64 " changes of the journal, the last of them %" PRIu64
+              ", are from after endpoints got them by their own times, which do not count",
+              self->past.n_future, self->past.future);
     g_autofree char *refusal = find_refusal (self);
     if (refusal != NULL && !self->what->dry_run) {
         (void) !ecfs_fail (error, ENOTRECOVERABLE, "%s", refusal);
@@ -445,7 +452,7 @@ char *ecfs_prune (const char *directory, const EcfsPrune *what, GError **error)
         ecfs_prune_place_clear (&self.places[i]);
     g_free (self.places);
     ecfs_prune_past_clear (&self.past);
-    g_clear_pointer (&self.times.files, g_array_unref);
+    ecfs_prune_times_clear (&self.times);
     ecfs_follow_end (self.follow);
     ecfs_archive_free (self.archive);
     return text;

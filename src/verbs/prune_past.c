@@ -33,6 +33,7 @@ static void forget (void *user)
     self->death = self->last_death = self->time_ns = 0;
     self->epoch = 0;
     self->sequence = self->begin = self->lost_names = self->last_lost = self->before_files = 0;
+    self->n_future = 0;
     g_array_set_size (self->samples, 0);
     g_array_set_size (self->kept, 0);
     g_array_set_size (self->known, 0);
@@ -109,7 +110,12 @@ static bool on_record (void *user, EcfsCatalog *catalog, uint32_t epoch, const E
 {
     EcfsPrunePast *self = user;
     const int64_t before_ns = self->time_ns;
-    pass_to (self, MAX (row->time_ns, ecfs_prune_record_time (self->times, epoch, row->sequence)));
+    bool is_future;
+    pass_to (self, ecfs_prune_later_time (ecfs_prune_record_time (self->times, epoch, row), row->time_ns, &is_future));
+    if (is_future) {
+        self->n_future++;
+        self->future = row->sequence;
+    }
     begin_day (self, catalog, before_ns);
     if (!self->is_then_over) {
         self->epoch = epoch;

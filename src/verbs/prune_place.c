@@ -8,9 +8,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define HEAD_BYTES 4096
-#define READERS    16
-#define BATCH      256 /* that are removed between two looks at the journal */
+#define HEAD_BYTES        4096
+#define JOURNAL_FILE_MOST (2 * (uint64_t) ECFS_JOURNAL_FILE_MAX)
+#define READERS           16
+#define BATCH             256 /* that are removed between two looks at the journal */
 
 bool ecfs_prune_place_open (EcfsPrunePlace *self, const EcfsPruning *pruning, const EcfsArchiveEndpoint *endpoint,
                             GError **error)
@@ -53,6 +54,32 @@ bool ecfs_prune_place_list_journal (EcfsPrunePlace *self, EcfsPruning *pruning, 
     Listing listing = {.pruning = pruning, .place = self};
     return ecfs_endpoint_list_wait (self->endpoint, ECFS_JOURNAL_DIRECTORY, on_journal, &listing, error) &&
            ecfs_endpoint_list_wait (self->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_journal, &listing, error);
+}
+
+/* That it has the records which the archive has is compared, so it may also be open, from before there was a key. */
+GPtrArray *ecfs_prune_place_read_journal (void *user, const EcfsPruneFile *file)
+{
+    const EcfsPruning *pruning = user;
+    const EcfsPrunePlace *place = &pruning->places[file->position];
+    char name[ECFS_JOURNAL_NAME_SIZE], own[ECFS_JOURNAL_NAME_SIZE];
+    EcfsJournalFile read;
+    g_autoptr (GError) why = NULL;
+    g_autoptr (GPtrArray) rows = NULL;
+    ecfs_journal_file_name (&file->file, name);
+    if (place->endpoint == NULL || file->size < ECFS_JOURNAL_HEADER_BYTES || file->size > JOURNAL_FILE_MOST)
+        return NULL;
+    g_autofree uint8_t *bytes = g_try_malloc (file->size);
+    const EcfsRange range = {.size = file->size, .to = bytes};
+    if (bytes != NULL && ecfs_endpoint_read_wait (place->endpoint, name, &range, 1, &why) &&
+        ecfs_journal_file_head (bytes, file->size, &read, &why))
+        rows = ecfs_journal_file_parse (bytes, file->size, read.is_sealed ? ecfs_archive_keys (pruning->archive) : NULL,
+                                        &read, &why);
+    if (why != NULL)
+        g_info ("endpoint %s: %s tells no time: %s", place->name, name, why->message);
+    if (rows == NULL)
+        return NULL;
+    ecfs_journal_file_name (&read, own);
+    return g_str_equal (name, own) ? g_steal_pointer (&rows) : NULL;
 }
 
 /* Judging */

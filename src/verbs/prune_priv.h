@@ -4,6 +4,7 @@
 #define ECFS_VERBS_PRUNE_PRIV_H
 
 #include "catalog/deaths.h"
+#include "catalog/journal.h"
 #include "catalog/journal_file.h"
 #include "recover/follow.h"
 #include "recover/recover.h"
@@ -20,22 +21,38 @@ typedef struct EcfsPruneFile {
     size_t position; /* of the place that has it */
     uint64_t size;
     int64_t mtime_s; /* 0: not told */
+    GArray *has;     /* the records that are in it; NULL: they are not looked at now */
 } EcfsPruneFile;
 
 typedef struct EcfsPruneTimes {
     GArray *files; /* of EcfsPruneFile */
     size_t n_copies;
     int64_t now_ns;
-    /* The last answer, which is that of all records of the epoch up to until. */
+    /* The records of a segment, for g_ptr_array_unref (); NULL: it cannot be read, or is not what its name says. */
+    GPtrArray *(*read) (void *user, const EcfsPruneFile *file);
+    void *user;
+    /* While records are asked for in their order. */
+    GArray *open; /* of guint: files that may have the record */
+    guint next;   /* file that was not looked at */
+    uint32_t at_epoch;
+    uint64_t at;
+    /* The last answer by names, which is that of all records of the epoch up to until. */
     uint32_t epoch;
     uint64_t from, until;
     int64_t time_ns;
 } EcfsPruneTimes;
 
-/** When so many endpoints had the record, or a later one, that one of them tells the truth; if too few tell, now. */
-int64_t ecfs_prune_record_time (EcfsPruneTimes *self, uint32_t epoch, uint64_t sequence);
-/** Likewise a snapshot. */
+/**
+ * When so many endpoints had this record that one of them tells the truth. Where too few have it: when the last of
+ * these had it, and so many a later one; where nobody does, now. Reads segments.
+ */
+int64_t ecfs_prune_record_time (EcfsPruneTimes *self, uint32_t epoch, const EcfsJournalRow *row);
+/** The later of the time that endpoints tell and a record's own; but what they had long before it was made says that
+ * its own is wrong, *ret_is_future. */
+int64_t ecfs_prune_later_time (int64_t told_ns, int64_t own_ns, bool *ret_is_future);
+/** When the last endpoint that tells of it had a snapshot. */
 int64_t ecfs_prune_snapshot_time (EcfsPruneTimes *self, const EcfsJournalFile *snapshot);
+void ecfs_prune_times_clear (EcfsPruneTimes *self);
 
 /* prune_losses.c */
 
@@ -77,6 +94,8 @@ typedef struct EcfsPrunePast {
     GArray *samples;   /* of EcfsPruneSample */
     GArray *kept;      /* EcfsUuid of objects that records from then on mention, sorted, … */
     GArray *known;     /* … and of those that were once, and that the catalog may have forgotten */
+    uint64_t n_future; /* records whose own times do not count, … */
+    uint64_t future;   /* … and the number of the last */
     /* While it is read. */
     int64_t time_ns, last_death;
     uint64_t lost_names;
@@ -139,6 +158,8 @@ typedef struct EcfsPruning {
 /** Opens it, as one where something may be removed. */
 bool ecfs_prune_place_open (EcfsPrunePlace *self, const EcfsPruning *pruning, const EcfsArchiveEndpoint *endpoint,
                             GError **error);
+/** The records of a segment that an endpoint (EcfsPruning) has, as EcfsPruneTimes reads them. */
+GPtrArray *ecfs_prune_place_read_journal (void *pruning, const EcfsPruneFile *file);
 /** Lists what it has of the journal. */
 bool ecfs_prune_place_list_journal (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
 /** Finds what is dead there, and looks whether it is what it seems. */
