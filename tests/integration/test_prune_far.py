@@ -327,6 +327,12 @@ def test_a_run_that_was_killed_is_resumed(place, grown):
     assert not [path for endpoint in grown.endpoints for path in lab.files_below(endpoint.root / "scratch")
                 if path.name == "prune"]
 
+    # Also where nothing is left to be removed.
+    note = grown.endpoints[0].root / "scratch/prune"
+    note.write_text("elsewhere\n")
+    assert sum(row["files"] for row in master.facts()["endpoints"]) == 0
+    assert not note.exists()
+
 
 def test_it_is_for_a_directory_that_only_reads(place, grown):
     done = lab.ecfs("prune", grown.path, "--yes", check=False)
