@@ -349,7 +349,7 @@ bool tool_is_away (JsonObject *status, JsonObject *endpoint)
     return g_strv_contains (away, tool_text (endpoint, "state")) || (!mounted && !connected);
 }
 
-/* Transfers */
+/* Interrupts */
 
 static volatile sig_atomic_t interrupted;
 
@@ -358,6 +358,21 @@ static void on_signal (int number)
     (void) number;
     interrupted = 1;
 }
+
+void tool_catch_interrupts (void)
+{
+    /* The second signal ends the program at once. */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int) SA_RESETHAND};
+    sigaction (SIGINT, &action, NULL);
+    sigaction (SIGTERM, &action, NULL);
+}
+
+bool tool_is_interrupted (void)
+{
+    return interrupted;
+}
+
+/* Transfers */
 
 /* "; 3 min left", or nothing where that cannot be said. */
 static char *time_left (const ToolTransfer *self, const EcfsProgress *progress, double seconds)
@@ -413,10 +428,7 @@ void tool_transfer_begin (ToolTransfer *self, const char *verb)
                            .things = "files",
                            .begin_us = g_get_monotonic_time (),
                            .terminal = isatty (STDERR_FILENO)};
-    /* The second signal ends the program at once. */
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int) SA_RESETHAND};
-    sigaction (SIGINT, &action, NULL);
-    sigaction (SIGTERM, &action, NULL);
+    tool_catch_interrupts ();
 }
 
 int tool_transfer_end (ToolTransfer *self, GError *error)

@@ -156,6 +156,10 @@ static inline void tool_cell (GPtrArray *cells, char *text)
     g_ptr_array_add (cells, text);
 }
 
+/** From here on the first SIGINT or SIGTERM only has tool_is_interrupted () return true. */
+void tool_catch_interrupts (void);
+bool tool_is_interrupted (void);
+
 /* Transfers: progress on a terminal, problems as messages, Ctrl-C as a request to end. */
 
 typedef struct ToolTransfer {
@@ -180,5 +184,25 @@ void tool_left_end (ToolLeft *self);
 
 /** Says what is left to say after ecfs_put () or ecfs_get (); @error is taken, NULL when they succeeded. */
 int tool_transfer_end (ToolTransfer *self, GError *error);
+
+/* What a verb that asks, tells and takes long has on the terminal. Its functions that take @watch are for the library's
+ * callbacks, with a ToolWatch as their user. */
+typedef struct ToolWatch {
+    const char *verb;
+    bool terminal; /* progress is shown there */
+    int64_t next_us;
+    bool shown; /* a line that is to be cleared before another */
+} ToolWatch;
+
+/** Catches interrupts, of which the first has tick () return false. @quiet: no progress. */
+void tool_watch_begin (ToolWatch *self, const char *verb, bool quiet);
+/** Clears what progress has left. */
+void tool_watch_end (ToolWatch *self);
+void tool_watch_tell (void *watch, const char *text);
+bool tool_watch_tick (void *watch, const char *phase, uint64_t n_done, uint64_t n_all);
+/** Whether somebody is there who can answer. */
+bool tool_watch_can_ask (void);
+/** Says @text, and whether that somebody typed "yes" to @to_what. */
+bool tool_watch_ask (ToolWatch *self, const char *text, const char *to_what);
 
 #endif

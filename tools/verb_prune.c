@@ -2,71 +2,24 @@
 #include "tool_secret.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-typedef struct Progress {
-    const Verb *verb;
+typedef struct Asking {
+    ToolWatch watch; /* first: it is what the other callbacks take */
     bool yes;
-    bool terminal;
-    int64_t next_us;
-    bool shown;
-} Progress;
-
-static void end_line (Progress *self)
-{
-    if (self->shown)
-        fputs ("\r\033[K", stderr);
-    self->shown = false;
-}
-
-static void tell (void *user, const char *text)
-{
-    Progress *self = user;
-    end_line (self);
-    g_autofree char *printable = tool_printable (text);
-    tool_say (self->verb->name, "%s", printable);
-}
-
-static volatile sig_atomic_t interrupted;
-
-/* A second one ends the program at once. */
-static void on_signal (int number)
-{
-    interrupted = 1;
-    (void) signal (number, SIG_DFL);
-}
-
-static bool tick (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
-{
-    Progress *self = user;
-    int64_t now_us = g_get_monotonic_time ();
-    if (interrupted)
-        return false;
-    if (!self->terminal || now_us < self->next_us)
-        return true;
-    self->next_us = now_us + G_USEC_PER_SEC / 4;
-    self->shown = true;
-    fprintf (stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64, phase, n_done, n_all);
-    return true;
-}
+} Asking;
 
 static bool ask (void *user, const char *text)
 {
-    Progress *self = user;
-    char answer[8];
+    Asking *self = user;
     if (self->yes)
         return true;
-    end_line (self);
-    if (!isatty (STDIN_FILENO) || !isatty (STDERR_FILENO)) {
-        tool_say (self->verb->name, "%s: --yes removes them without a question", text);
-        return false;
-    }
-    tool_say (self->verb->name, "%s", text);
-    fputs ("Type \"yes\" to remove them: ", stderr);
-    return fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0;
+    if (tool_watch_can_ask ())
+        return tool_watch_ask (&self->watch, text, "remove them");
+    tool_watch_end (&self->watch);
+    tool_say (self->watch.verb, "%s: --yes removes them without a question", text);
+    return false;
 }
 
 static char *day_of (JsonObject *place, const char *member)
@@ -130,17 +83,17 @@ static void print_report (JsonObject *report)
         puts ("nothing was removed");
 }
 
-static int run (const Verb *verb, const char *directory, EcfsPrune *what, Progress *progress, bool json)
+static int run (const Verb *verb, const char *directory, EcfsPrune *what, bool yes, bool json)
 {
     GError *error = NULL;
+    Asking asking = {.yes = yes};
     what->ask = ask;
-    what->tell = tell;
-    what->progress = tick;
-    what->user = progress;
-    (void) signal (SIGINT, on_signal);
-    (void) signal (SIGTERM, on_signal);
+    what->tell = tool_watch_tell;
+    what->progress = tool_watch_tick;
+    what->user = &asking;
+    tool_watch_begin (&asking.watch, verb->name, json);
     g_autofree char *text = ecfs_prune (directory, what, &error);
-    end_line (progress);
+    tool_watch_end (&asking.watch);
     if (text == NULL)
         return tool_fail (verb->name, error, tool_status (error->code));
     g_autoptr (JsonObject) report = tool_json_object (text);
@@ -155,7 +108,7 @@ int verb_prune (const Verb *verb, int argc, char **argv)
 {
     char **endpoints = NULL, **unproven = NULL, *keep = NULL, *accept = NULL, *key = NULL;
     gboolean dry_run = FALSE, yes = FALSE, json = FALSE;
-    int max_share = 0;
+    int max_share = -1; /* as the library has it */
     ToolSecrets secrets = {0};
     GError *error = NULL;
     const GOptionEntry options[] = {
@@ -175,22 +128,21 @@ int verb_prune (const Verb *verb, int argc, char **argv)
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
-    Progress progress = {.verb = verb, .yes = yes, .terminal = isatty (STDERR_FILENO) && !json};
     EcfsPrune what = {.endpoints = (const char *const *) endpoints,
                       .key_file = key,
                       .secrets = &secrets.secrets,
                       .keep = keep,
-                      .max_share = (unsigned) max_share,
+                      .max_share = (unsigned) MAX (max_share, 0),
                       .accept = accept,
                       .unproven = (const char *const *) unproven,
                       .dry_run = dry_run};
     int status = TOOL_USAGE;
-    if (max_share < 0 || max_share > 100)
+    if (max_share != -1 && (max_share < 1 || max_share > 100))
         tool_say (verb->name, "--max-share takes 1 to 100");
     else if (!tool_secrets_read (&secrets, !json, &error))
         status = tool_fail (verb->name, error, TOOL_FAILED);
     else
-        status = run (verb, argv[1], &what, &progress, json);
+        status = run (verb, argv[1], &what, yes, json);
     tool_secrets_clear (&secrets);
     g_strfreev (endpoints);
     g_strfreev (unproven);

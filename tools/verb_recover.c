@@ -2,10 +2,8 @@
 #include "tool_secret.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct Arguments {
     char **endpoints;
@@ -25,68 +23,21 @@ typedef struct Arguments {
     gboolean json;
 } Arguments;
 
-typedef struct Progress {
-    const Verb *verb;
+typedef struct Asking {
+    ToolWatch watch; /* first: it is what the other callbacks take */
     bool yes;
     bool json;
-    bool terminal;
-    int64_t next_us;
-    bool shown;
-} Progress;
-
-static void end_line (Progress *self)
-{
-    if (self->shown)
-        fputs ("\r\033[K", stderr);
-    self->shown = false;
-}
-
-static void tell (void *user, const char *text)
-{
-    Progress *self = user;
-    end_line (self);
-    g_autofree char *printable = tool_printable (text);
-    tool_say (self->verb->name, "%s", printable);
-}
-
-static volatile sig_atomic_t interrupted;
-
-/* A second one ends the program at once. */
-static void on_signal (int number)
-{
-    interrupted = 1;
-    (void) signal (number, SIG_DFL);
-}
-
-static bool tick (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
-{
-    Progress *self = user;
-    int64_t now_us = g_get_monotonic_time ();
-    if (interrupted)
-        return false;
-    if (!self->terminal || now_us < self->next_us)
-        return true;
-    self->next_us = now_us + G_USEC_PER_SEC / 4;
-    self->shown = true;
-    fprintf (stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64, phase, n_done, n_all);
-    return true;
-}
+} Asking;
 
 /* Only somebody at a terminal can answer. */
 static bool ask (void *user, const char *text)
 {
-    Progress *self = user;
-    char answer[8];
+    Asking *self = user;
     if (self->yes) {
-        tell (user, text);
+        tool_watch_tell (&self->watch, text);
         return true;
     }
-    if (self->json || !isatty (STDIN_FILENO) || !isatty (STDERR_FILENO))
-        return false;
-    end_line (self);
-    tool_say (self->verb->name, "%s", text);
-    fputs ("Type \"yes\" to continue anyway: ", stderr);
-    return fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0;
+    return !self->json && tool_watch_can_ask () && tool_watch_ask (&self->watch, text, "continue anyway");
 }
 
 static void print_count (JsonObject *report, const char *member, const char *text)
@@ -166,10 +117,7 @@ static int run (const Verb *verb, const char *directory, Arguments *arguments,
                 char *(*recover) (const char *directory, const EcfsRecovery *what, GError **error))
 {
     GError *error = NULL;
-    Progress progress = {.verb = verb,
-                         .yes = arguments->yes,
-                         .json = arguments->json,
-                         .terminal = isatty (STDERR_FILENO) && !arguments->json};
+    Asking asking = {.yes = arguments->yes, .json = arguments->json};
     const EcfsRecovery what = {.endpoints = (const char *const *) arguments->endpoints,
                                .code = arguments->code,
                                .settings = (const char *const *) arguments->settings,
@@ -183,15 +131,14 @@ static int run (const Verb *verb, const char *directory, Arguments *arguments,
                                .read_only = arguments->read_only,
                                .force = arguments->force,
                                .ask = ask,
-                               .tell = tell,
-                               .progress = tick,
-                               .user = &progress};
+                               .tell = tool_watch_tell,
+                               .progress = tool_watch_tick,
+                               .user = &asking};
     if (!tool_secrets_read (&arguments->secrets, !arguments->json, &error))
         return tool_fail (verb->name, error, TOOL_FAILED);
-    (void) signal (SIGINT, on_signal);
-    (void) signal (SIGTERM, on_signal);
+    tool_watch_begin (&asking.watch, verb->name, arguments->json);
     g_autofree char *text = recover (directory, &what, &error);
-    end_line (&progress);
+    tool_watch_end (&asking.watch);
     if (text == NULL) {
         int code = error->code;
         (void) tool_fail (verb->name, error, TOOL_FAILED);
