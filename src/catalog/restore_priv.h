@@ -33,6 +33,23 @@ static inline char *ecfs_restore_text (EcfsJournalBytes bytes)
     return g_strndup ((const char *) bytes.bytes, bytes.size);
 }
 
+/* restore.c */
+
+/** Whether a file is one that had no content yet; taken back with the operation that runs. */
+void ecfs_restore_set_fresh (EcfsRestore *self, uint64_t ino, bool fresh);
+/** The file has lost all content by the record that is restored. */
+void ecfs_restore_note_emptied (EcfsRestore *self, uint64_t ino);
+/** What was read of the catalog may not be so any more. */
+void ecfs_restore_forget_read (EcfsRestore *self);
+
+/* restore_items.c */
+
+bool ecfs_restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64_t sequence, GError **error);
+/** A file that the catalog cannot have yet, with the CONTENT that follows it, and its CONTENT_SHA256; NULL: none does.
+ */
+bool ecfs_restore_file (EcfsRestore *self, const EcfsJournalItem *file, const EcfsJournalItem *content,
+                        const EcfsJournalItem *digest, GError **error);
+
 /* restore_endpoints.c */
 bool ecfs_restore_endpoint_item (EcfsRestore *self, const EcfsJournalItem *item, GError **error);
 bool ecfs_restore_removed_item (EcfsRestore *self, const EcfsJournalItem *item, GError **error);
