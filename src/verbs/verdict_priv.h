@@ -1,0 +1,57 @@
+/* What the parts of a verdict share: verdict.c, and verdict_key.c on the archive's key. */
+#ifndef ECFS_VERBS_VERDICT_PRIV_H
+#define ECFS_VERBS_VERDICT_PRIV_H
+
+#include <json-glib/json-glib.h>
+#include <stdbool.h>
+
+/* Something that is not as it should be. */
+typedef struct EcfsStatusProblem {
+    const char *verdict; /* a word or two */
+    int check;           /* what `status --check` exits with */
+    int64_t since;       /* seconds since 1970; 0: not known */
+    char *reason;        /* owned, as the rest */
+    char *meaning;
+    char *advice;
+    char *action; /* a command; NULL: there is none to type */
+} EcfsStatusProblem;
+
+typedef struct EcfsStatusVerdict {
+    JsonObject *status;
+    JsonObject *worst; /* of the problems so far; borrowed from them; NULL: none */
+    JsonArray *problems;
+    char *directory; /* as a shell takes it; owned */
+    bool mounted;
+} EcfsStatusVerdict;
+
+/* Members of facts, which a mount of another version may not have: empty, 0, or NULL then. */
+
+static inline const char *ecfs_verdict_text (JsonObject *object, const char *member)
+{
+    return json_object_get_string_member_with_default (object, member, "");
+}
+
+static inline int64_t ecfs_verdict_number (JsonObject *object, const char *member)
+{
+    return json_object_get_int_member_with_default (object, member, 0);
+}
+
+static inline JsonObject *ecfs_verdict_part (JsonObject *object, const char *member)
+{
+    JsonNode *node = json_object_get_member (object, member);
+    return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+}
+
+/** Takes the texts of @problem. */
+void ecfs_verdict_add (EcfsStatusVerdict *self, const EcfsStatusProblem *problem);
+/** How safe what is stored is now; g_free (). */
+char *ecfs_verdict_safety (EcfsStatusVerdict *self);
+
+/* verdict_key.c */
+
+/** An 'ecfs key init' or 'rotate' that was interrupted. */
+void ecfs_verdict_judge_key_begun (EcfsStatusVerdict *self);
+/** Whether the key outlives what it is to, and no fewer can read than are to. */
+void ecfs_verdict_judge_key (EcfsStatusVerdict *self);
+
+#endif
