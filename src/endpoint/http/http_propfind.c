@@ -1,16 +1,15 @@
 /*
- * Multistatus documents (RFC 4918), read by libxml2 as a stream of events.
+ * Multistatus documents (RFC 4918).
  *
- * What counts of <response>: href, and of each <propstat> whose status is a good one the properties that we ask for. A
- * document type is refused, so there are no entities but XML's own five, and nothing outside is ever looked at.
+ * What counts of <response>: href, and of each <propstat> whose status is a good one the properties that we ask for.
  */
 #include "endpoint/http/http_protocol.h"
 
+#include "endpoint/web/xml.h"
+
 #include <curl/curl.h>
-#include <libxml/parser.h>
 #include <string.h>
 
-#define MAX_DEPTH      32
 #define MAX_TEXT       4096       /* of one href or property */
 #define MAX_DOCUMENT   (1u << 30) /* bytes: of a directory with some two million files */
 #define HTTP_FIRST_BAD 300
@@ -30,28 +29,16 @@ typedef enum Place {
 typedef enum Property { PROPERTY_HREF, PROPERTY_STATUS, PROPERTY_SIZE, PROPERTY_MTIME, PROPERTY_AVAILABLE } Property;
 
 struct EcfsDavParser {
-    xmlParserCtxtPtr context;
+    EcfsXml *xml;
     EcfsDavEach each;
     void *user;
-    Place places[MAX_DEPTH];
-    unsigned depth;
+    Place places[ECFS_XML_MAX_DEPTH];
     Property property;     /* in PLACE_TEXT */
-    GString *text;         /* of it */
     char *href;            /* of the response */
     unsigned status;       /* of the response or the propstat; 0: none was given */
     EcfsDavEntry entry;    /* of the response */
     EcfsDavEntry proposed; /* of the propstat */
-    size_t n_bytes;
-    bool complete; /* the outermost element has ended */
-    const char *wrong;
 };
-
-static void stop (EcfsDavParser *self, const char *wrong)
-{
-    if (self->wrong == NULL)
-        self->wrong = wrong;
-    xmlStopParser (self->context);
-}
 
 /* What an element called @name means in @place. */
 static Place enter (EcfsDavParser *self, Place place, const char *name)
@@ -84,23 +71,14 @@ static Place enter (EcfsDavParser *self, Place place, const char *name)
     return PLACE_OTHER;
 }
 
-static void on_start (void *user, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri, int n_namespaces,
-                      const xmlChar **namespaces, int n_attributes, int n_defaulted, const xmlChar **attributes)
+static bool on_start (void *user, unsigned depth, const char *space, const char *name)
 {
     EcfsDavParser *self = user;
-    (void) prefix, (void) n_namespaces, (void) namespaces, (void) n_attributes, (void) n_defaulted, (void) attributes;
-    if (self->depth == MAX_DEPTH) {
-        stop (self, "is nested too deeply");
-        return;
-    }
-    Place place = self->depth == 0 ? PLACE_OUTSIDE : self->places[self->depth - 1];
-    bool dav = uri != NULL && strcmp ((const char *) uri, "DAV:") == 0;
-    Place entered = dav ? enter (self, place, (const char *) name) : PLACE_OTHER;
-    self->places[self->depth++] = entered;
+    Place place = depth == 1 ? PLACE_OUTSIDE : self->places[depth - 2];
+    Place entered = g_strcmp0 (space, "DAV:") == 0 ? enter (self, place, name) : PLACE_OTHER;
+    self->places[depth - 1] = entered;
     if (place == PLACE_OUTSIDE && entered != PLACE_MULTISTATUS)
-        stop (self, "is not a multistatus");
-    if (entered == PLACE_TEXT)
-        g_string_truncate (self->text, 0);
+        ecfs_xml_refuse (self->xml, "is not a multistatus");
     if (entered == PLACE_RESPONSE) {
         g_clear_pointer (&self->href, g_free);
         self->entry = (EcfsDavEntry){.href = NULL};
@@ -110,17 +88,7 @@ static void on_start (void *user, const xmlChar *name, const xmlChar *prefix, co
         self->proposed = (EcfsDavEntry){.href = NULL};
         self->status = 0;
     }
-}
-
-static void on_characters (void *user, const xmlChar *text, int size)
-{
-    EcfsDavParser *self = user;
-    if (self->depth == 0 || self->places[self->depth - 1] != PLACE_TEXT)
-        return;
-    if (self->text->len + (size_t) size > MAX_TEXT)
-        stop (self, "has a property that is too long");
-    else
-        g_string_append_len (self->text, (const char *) text, size);
+    return entered == PLACE_TEXT;
 }
 
 /* "HTTP/1.1 200 OK" */
@@ -139,9 +107,8 @@ static bool parse_bytes (const char *text, uint64_t *ret_bytes)
     return true;
 }
 
-static void take_text (EcfsDavParser *self)
+static void take_text (EcfsDavParser *self, const char *text)
 {
-    char *text = g_strstrip (self->text->str);
     switch (self->property) {
     case PROPERTY_HREF:
         if (self->href == NULL)
@@ -187,90 +154,54 @@ static void merge (EcfsDavParser *self)
     }
 }
 
-static void on_end (void *user, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri)
+static void on_end (void *user, unsigned depth, const char *name, const char *text)
 {
     EcfsDavParser *self = user;
-    (void) name, (void) prefix, (void) uri;
-    if (self->depth == 0)
-        return;
-    Place left = self->places[--self->depth];
+    Place left = self->places[depth - 1];
+    (void) name;
     if (left == PLACE_TEXT)
-        take_text (self);
+        take_text (self, text);
     else if (left == PLACE_PROPSTAT)
         merge (self);
     else if (left == PLACE_RESPONSE && self->href != NULL && is_good (self->status)) {
         self->entry.href = self->href;
         self->each (self->user, &self->entry);
-    } else if (left == PLACE_MULTISTATUS) {
-        self->complete = true;
     }
-}
-
-static void on_document_type (void *user, const xmlChar *name, const xmlChar *external, const xmlChar *system)
-{
-    (void) name, (void) external, (void) system;
-    stop (user, "has a document type");
-}
-
-/* Errors are told by what feed and end return. */
-static void on_problem (void *user, const xmlError *problem)
-{
-    (void) user, (void) problem;
 }
 
 EcfsDavParser *ecfs_dav_parser_new (EcfsDavEach each, void *user)
 {
-    static const xmlSAXHandler handler = {
-        .initialized = XML_SAX2_MAGIC,
-        .internalSubset = on_document_type,
-        .startElementNs = on_start,
-        .endElementNs = on_end,
-        .characters = on_characters,
-        .cdataBlock = on_characters,
-        .serror = (xmlStructuredErrorFunc) on_problem,
+    static const EcfsXmlReader reader = {
+        .what = "the answer to PROPFIND",
+        .too_long = "has a property that is too long",
+        .max_depth = ECFS_XML_MAX_DEPTH,
+        .max_text = MAX_TEXT,
+        .max_document = MAX_DOCUMENT,
+        .start = on_start,
+        .end = on_end,
     };
     EcfsDavParser *self = g_new0 (EcfsDavParser, 1);
-    xmlSAXHandler copy = handler; /* libxml2 copies it again */
     self->each = each;
     self->user = user;
-    self->text = g_string_new (NULL);
-    self->context = xmlCreatePushParserCtxt (&copy, self, NULL, 0, NULL);
-    if (self->context == NULL)
-        g_error ("out of memory");
-    (void) xmlCtxtUseOptions (self->context, XML_PARSE_NONET);
+    self->xml = ecfs_xml_new (&reader, self);
     return self;
-}
-
-static bool feed (EcfsDavParser *self, const void *bytes, size_t size, bool last, GError **error)
-{
-    self->n_bytes += size;
-    if (self->n_bytes > MAX_DOCUMENT)
-        return ecfs_fail (error, EPROTO, "the answer to PROPFIND is too long");
-    /* What it returns counts warnings too, such as of "DAV:", which is no URI to its taste. */
-    (void) xmlParseChunk (self->context, bytes, (int) size, last);
-    if (self->wrong != NULL)
-        return ecfs_fail (error, EPROTO, "the answer to PROPFIND %s", self->wrong);
-    if (!self->context->wellFormed || (last && !self->complete))
-        return ecfs_fail (error, EPROTO, "the answer to PROPFIND is not a complete XML document");
-    return true;
 }
 
 bool ecfs_dav_parser_feed (EcfsDavParser *self, const void *bytes, size_t size, GError **error)
 {
-    return feed (self, bytes, size, false, error);
+    return ecfs_xml_feed (self->xml, bytes, size, error);
 }
 
 bool ecfs_dav_parser_end (EcfsDavParser *self, GError **error)
 {
-    return feed (self, NULL, 0, true, error);
+    return ecfs_xml_end (self->xml, error);
 }
 
 void ecfs_dav_parser_free (EcfsDavParser *self)
 {
     if (self == NULL)
         return;
-    xmlFreeParserCtxt (self->context);
-    g_string_free (self->text, TRUE);
+    ecfs_xml_free (self->xml);
     g_free (self->href);
     g_free (self);
 }
