@@ -1,4 +1,4 @@
-/* Requests of one or two calls: remove, rmdir, size, space, examine. */
+/* Requests of one or two calls: remove, rmdir, size, space; and the marker. */
 #include "endpoint/http/http_priv.h"
 
 typedef struct SmallOp {
@@ -6,7 +6,6 @@ typedef struct SmallOp {
     EcfsDavParser *parser;
     EcfsDavEntry entry; /* the last that was told; its href is not kept */
     bool found;
-    GString *text; /* examine */
     GError *error;
 } SmallOp;
 
@@ -14,22 +13,14 @@ static void clear (EcfsHttpOp *op)
 {
     SmallOp *small = (SmallOp *) op;
     ecfs_dav_parser_free (small->parser);
-    if (small->text != NULL)
-        g_string_free (small->text, TRUE);
     g_clear_error (&small->error);
-}
-
-static void cancel (EcfsHttp *self, EcfsHttpOp *op)
-{
-    (void) self;
-    ecfs_http_op_end (op, 0, g_error_new (ECFS_ERROR, ECANCELED, "cancelled"));
 }
 
 static SmallOp *new_op (EcfsHttp *self, EcfsStream *request)
 {
     SmallOp *small = (SmallOp *) ecfs_http_op_new (self, request, sizeof *small);
     small->op.clear = clear;
-    small->op.cancel = cancel;
+    small->op.cancel = ecfs_http_cancel;
     return small;
 }
 
@@ -111,7 +102,7 @@ void ecfs_dav_rmdir_begin (EcfsHttp *self, EcfsStream *request)
     }
     RmdirOp *rmdir = (RmdirOp *) ecfs_http_op_new (self, request, sizeof *rmdir);
     rmdir->op.clear = rmdir_clear;
-    rmdir->op.cancel = cancel;
+    rmdir->op.cancel = ecfs_http_cancel;
     rmdir->empty = true;
     rmdir->path = g_strconcat (self->config->plain, "/", request->name, NULL);
     rmdir->parser = ecfs_dav_parser_new (on_member, rmdir);
@@ -178,18 +169,6 @@ static void size_told (EcfsHttp *self, EcfsHttpOp *op)
     ecfs_http_op_end (op, small->entry.size, error);
 }
 
-static void head_told (EcfsHttp *self, EcfsHttpOp *op)
-{
-    const char *name = op->request->name;
-    (void) self;
-    GError *error = NULL;
-    if (!ecfs_http_good (op->call.status))
-        error = ecfs_http_refusal (op, name);
-    else if (op->call.length < 0)
-        error = g_error_new (ECFS_ERROR, EPROTO, "%s: the server does not report its size", name);
-    ecfs_http_op_end (op, error != NULL ? 0 : (uint64_t) op->call.length, error);
-}
-
 void ecfs_dav_size_begin (EcfsHttp *self, EcfsStream *request)
 {
     SmallOp *small = new_op (self, request);
@@ -197,7 +176,7 @@ void ecfs_dav_size_begin (EcfsHttp *self, EcfsStream *request)
         ask_properties (small, request->name, false, size_told);
         return;
     }
-    EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = head_told};
+    EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = ecfs_http_size_told};
     ecfs_http_ask (&small->op, &ask);
 }
 
@@ -226,39 +205,8 @@ void ecfs_dav_space_begin (EcfsHttp *self, EcfsStream *request)
         ask_properties (new_op (self, request), "", true, space_told);
 }
 
-/* One byte more than a marker may have shows that it is none. */
-static bool take_marker (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
-{
-    SmallOp *small = (SmallOp *) op;
-    if (ecfs_http_good (op->call.status))
-        g_string_append_len (small->text, (const char *) bytes,
-                             (gssize) MIN (size, ECFS_MARKER_MAX_SIZE + 1 - small->text->len));
-    return small->text->len <= ECFS_MARKER_MAX_SIZE;
-}
-
-static void examined (EcfsHttp *self, EcfsHttpOp *op)
-{
-    SmallOp *small = (SmallOp *) op;
-    if (!ecfs_http_good (op->call.status)) {
-        g_autofree char *name = g_strconcat (self->config->base, self->config->plain, "/" ECFS_MARKER_NAME, NULL);
-        ecfs_http_op_end (op, 0, ecfs_http_refusal (op, name));
-        return;
-    }
-    EcfsStream *request = op->request;
-    g_autofree char *text = NULL;
-    size_t size = small->text->len;
-    text = g_string_free (g_steal_pointer (&small->text), FALSE);
-    ecfs_http_op_drop (op);
-    if (request->kind == ECFS_REQUEST_MARK)
-        ecfs_request_fail_marked (request, text, size);
-    else
-        ecfs_request_finish_marker (request, text, size);
-}
-
 void ecfs_dav_examine_begin (EcfsHttp *self, EcfsStream *request)
 {
-    SmallOp *small = new_op (self, request);
-    small->text = g_string_new (NULL);
-    EcfsHttpAsk ask = {.method = "GET", .name = ECFS_MARKER_NAME, .take = take_marker, .done = examined};
-    ecfs_http_ask (&small->op, &ask);
+    const EcfsHttpConfig *config = self->config;
+    ecfs_http_examine_begin (self, request, g_strconcat (config->base, config->plain, "/" ECFS_MARKER_NAME, NULL));
 }

@@ -38,25 +38,15 @@ bool ecfs_s3_did (const EcfsHttpCall *call)
     return ecfs_http_good (call->status) && (words == NULL || strspn (words->str, " \t\r\n") == words->len);
 }
 
-static GError *new_error (int code, const char *format, ...) G_GNUC_PRINTF (2, 3);
-static GError *new_error (int code, const char *format, ...)
-{
-    va_list args;
-    va_start (args, format);
-    GError *error = g_error_new_valist (ECFS_ERROR, code, format, args);
-    va_end (args);
-    return error;
-}
-
 /* By how much the clocks differ, from the header Date. */
 static GError *clock_problem (const EcfsS3 *self, const EcfsHttpCall *call)
 {
     int64_t theirs_s = call->date == NULL ? -1 : (int64_t) curl_getdate (call->date, NULL);
     int64_t late_s = theirs_s - g_get_real_time () / G_USEC_PER_SEC;
     if (theirs_s < 0)
-        return new_error (EACCES, "%s finds that this machine's clock is wrong: set it", self->own.base);
-    return new_error (EACCES, "%s finds that this machine's clock is wrong, by its own %lld s %s: set it",
-                      self->own.base, (long long) ABS (late_s), late_s > 0 ? "slow" : "fast");
+        return ecfs_http_error (EACCES, "%s finds that this machine's clock is wrong: set it", self->own.base);
+    return ecfs_http_error (EACCES, "%s finds that this machine's clock is wrong, by its own %lld s %s: set it",
+                            self->own.base, (long long) ABS (late_s), late_s > 0 ? "slow" : "fast");
 }
 
 /* Who we are is not what the server wants, whatever is asked; or NULL. */
@@ -69,14 +59,14 @@ static GError *identity_problem (const EcfsS3 *self, const EcfsHttpCall *call, c
     if (strcmp (code, "RequestTimeTooSkewed") == 0)
         return clock_problem (self, call);
     if (strcmp (code, "InvalidAccessKeyId") == 0)
-        return new_error (EACCES, "%s does not know the access key %s: correct it, or set endpoint_url", base,
-                          self->key.access);
+        return ecfs_http_error (EACCES, "%s does not know the access key %s: correct it, or set endpoint_url", base,
+                                self->key.access);
     if (strcmp (code, "SignatureDoesNotMatch") == 0)
-        return new_error (EACCES, "%s: the secret of the access key %s is wrong", base, self->key.access);
+        return ecfs_http_error (EACCES, "%s: the secret of the access key %s is wrong", base, self->key.access);
     if (strcmp (code, "ExpiredToken") == 0 || strcmp (code, "InvalidToken") == 0 ||
         strcmp (code, "TokenRefreshRequired") == 0)
-        return new_error (EACCES, "%s: the session of the access key %s has ended (%s): renew it", base,
-                          self->key.access, code);
+        return ecfs_http_error (EACCES, "%s: the session of the access key %s has ended (%s): renew it", base,
+                                self->key.access, code);
     return NULL;
 }
 
@@ -86,17 +76,18 @@ static GError *place_problem (const EcfsS3 *self, const EcfsHttpCall *call, cons
     const char *region = call->region != NULL ? call->region : values->region;
     const char *bucket = self->config->bucket;
     if (g_strcmp0 (values->code, "NoSuchBucket") == 0)
-        return new_error (ENOENT, "the bucket %s does not exist at %s", bucket, self->own.base);
+        return ecfs_http_error (ENOENT, "the bucket %s does not exist at %s", bucket, self->own.base);
     bool elsewhere = g_strcmp0 (values->code, "AuthorizationHeaderMalformed") == 0 ||
                      g_strcmp0 (values->code, "IllegalLocationConstraintException") == 0 ||
                      (call->status >= 300 && call->status < 400);
     if (!elsewhere)
         return NULL;
     if (region != NULL && strcmp (region, self->region) != 0)
-        return new_error (EINVAL, "the bucket %s is in the region %s, not in %s: set region to it", bucket, region,
-                          self->region);
-    return new_error (EINVAL, "the bucket %s is not at %s in the region %s (%ld %s): set endpoint_url or region",
-                      bucket, self->own.base, self->region, call->status, values->code != NULL ? values->code : "");
+        return ecfs_http_error (EINVAL, "the bucket %s is in the region %s, not in %s: set region to it", bucket,
+                                region, self->region);
+    return ecfs_http_error (EINVAL, "the bucket %s is not at %s in the region %s (%ld %s): set endpoint_url or region",
+                            bucket, self->own.base, self->region, call->status,
+                            values->code != NULL ? values->code : "");
 }
 
 /* The permission that @method needs; uploads in parts need that of PUT. */
@@ -111,15 +102,16 @@ static GError *denied (const EcfsS3 *self, const EcfsHttpCall *call, const char 
 {
     const char *bucket = self->config->bucket;
     if (strcmp (call->method, "DELETE") == 0 && self->config->retains)
-        return new_error (EPERM, "%s: is retained there: the bucket %s does not let it be deleted (%s)", name, bucket,
-                          code);
+        return ecfs_http_error (EPERM, "%s: is retained there: the bucket %s does not let it be deleted (%s)", name,
+                                bucket, code);
     if (strcmp (call->method, "DELETE") == 0)
-        return new_error (EACCES,
-                          "%s: the bucket %s does not let it be deleted (%s): allow s3:DeleteObject for this access "
-                          "key, or say delete = never if that is meant",
-                          name, bucket, code);
-    return new_error (EACCES, "%s: the bucket %s refuses %s (%s): allow %s for this access key", name, bucket,
-                      call->method, code, permission (call->method));
+        return ecfs_http_error (
+            EACCES,
+            "%s: the bucket %s does not let it be deleted (%s): allow s3:DeleteObject for this access "
+            "key, or say delete = never if that is meant",
+            name, bucket, code);
+    return ecfs_http_error (EACCES, "%s: the bucket %s refuses %s (%s): allow %s for this access key", name, bucket,
+                            call->method, code, permission (call->method));
 }
 
 /* What codes say that come with one status here and with another there; or NULL. */
@@ -141,22 +133,23 @@ static GError *known_error (const EcfsS3 *self, const char *name, const EcfsS3Va
     };
     for (size_t i = 0; i < G_N_ELEMENTS (known); i++)
         if (g_strcmp0 (values->code, known[i].code) == 0)
-            return new_error (known[i].number, "%s: %s (%s of the bucket %s)", name, known[i].words, known[i].code,
-                              self->config->bucket);
+            return ecfs_http_error (known[i].number, "%s: %s (%s of the bucket %s)", name, known[i].words,
+                                    known[i].code, self->config->bucket);
     return NULL;
 }
 
 static GError *other_error (const EcfsS3 *self, const EcfsHttpCall *call, const char *name, const EcfsS3Values *values)
 {
     if (ecfs_http_good (call->status) && values->code == NULL)
-        return new_error (EPROTO,
-                          "%s: %s is answered by %ld and a page that is none of S3's: see what stands between here and "
-                          "%s",
-                          name, call->method, call->status, self->own.base);
-    return new_error (call->status >= 500 ? EIO : EPROTO, "%s: %s is answered by %ld %s of the bucket %s%s%s", name,
-                      call->method, call->status, values->code != NULL ? values->code : "without a reason",
-                      self->config->bucket, values->message != NULL ? ": " : "",
-                      values->message != NULL ? values->message : "");
+        return ecfs_http_error (
+            EPROTO,
+            "%s: %s is answered by %ld and a page that is none of S3's: see what stands between here and "
+            "%s",
+            name, call->method, call->status, self->own.base);
+    return ecfs_http_error (call->status >= 500 ? EIO : EPROTO, "%s: %s is answered by %ld %s of the bucket %s%s%s",
+                            name, call->method, call->status, values->code != NULL ? values->code : "without a reason",
+                            self->config->bucket, values->message != NULL ? ": " : "",
+                            values->message != NULL ? values->message : "");
 }
 
 static GError *status_error (const EcfsS3 *self, const EcfsHttpCall *call, const char *name, const EcfsS3Values *values)
@@ -166,24 +159,24 @@ static GError *status_error (const EcfsS3 *self, const EcfsHttpCall *call, const
     case 403:
         return denied (self, call, name, code);
     case 404:
-        return new_error (ENOENT, "%s: %s", name, g_strerror (ENOENT));
+        return ecfs_http_error (ENOENT, "%s: %s", name, g_strerror (ENOENT));
     case 405:
     case 501:
-        return new_error (ENOTSUP, "%s: the server does not do %s there (%ld %s)", name, call->method, call->status,
-                          code);
+        return ecfs_http_error (ENOTSUP, "%s: the server does not do %s there (%ld %s)", name, call->method,
+                                call->status, code);
     case 412:
-        return new_error (EEXIST, "%s: %s", name, g_strerror (EEXIST));
+        return ecfs_http_error (EEXIST, "%s: %s", name, g_strerror (EEXIST));
     case 416:
-        return new_error (EBADMSG, "%s: ends before the range that was asked for", name);
+        return ecfs_http_error (EBADMSG, "%s: ends before the range that was asked for", name);
     case 429:
     case 503:
-        return new_error (
+        return ecfs_http_error (
             EBUSY,
             "%s: the bucket %s asks for fewer requests (%ld %s), %u times in a row: set connections to 1, "
             "or spread files over more endpoints",
             name, self->config->bucket, call->status, code, call->n_repeats + 1);
     case 507:
-        return new_error (ENOSPC, "%s: the server has no space left (507)", name);
+        return ecfs_http_error (ENOSPC, "%s: the server has no space left (507)", name);
     default:
         return other_error (self, call, name, values);
     }
@@ -195,8 +188,8 @@ static GError *unexplained (const EcfsS3 *self, const EcfsHttpCall *call)
 {
     if (call->status != 400 || strcmp (call->method, "HEAD") != 0)
         return NULL;
-    return new_error (ENOTCONN, "%s answers HEAD by 400, without a reason: the next connection finds it out",
-                      self->own.base);
+    return ecfs_http_error (ENOTCONN, "%s answers HEAD by 400, without a reason: the next connection finds it out",
+                            self->own.base);
 }
 
 GError *ecfs_s3_refusal (EcfsHttpOp *op, const char *name)

@@ -184,7 +184,7 @@ static void begin (EcfsHttp *self, EcfsStream *request, bool removes)
 {
     ListOp *list = (ListOp *) ecfs_http_op_new (self, request, sizeof *list);
     list->op.clear = clear;
-    list->op.cancel = ecfs_s3_cancel;
+    list->op.cancel = ecfs_http_cancel;
     list->removes = list->uploads = removes;
     ask (list);
 }

@@ -1,11 +1,10 @@
-/* Requests of one or two calls: remove, rmdir, size, space, examine. */
+/* Requests of one or two calls: remove, rmdir, size, space; and the marker. */
 #include "endpoint/s3/s3_priv.h"
 
 #include <string.h>
 
 typedef struct SmallOp {
     EcfsHttpOp op;
-    GString *text; /* examine */
     EcfsS3Parser *parser;
     char *key;   /* rmdir: of the directory, with "/" at its end */
     bool itself; /* … is an object … */
@@ -16,24 +15,16 @@ typedef struct SmallOp {
 static void clear (EcfsHttpOp *op)
 {
     SmallOp *small = (SmallOp *) op;
-    if (small->text != NULL)
-        g_string_free (small->text, TRUE);
     ecfs_s3_parser_free (small->parser);
     g_free (small->key);
     g_clear_error (&small->error);
-}
-
-void ecfs_s3_cancel (EcfsHttp *self, EcfsHttpOp *op)
-{
-    (void) self;
-    ecfs_http_op_end (op, 0, g_error_new (ECFS_ERROR, ECANCELED, "cancelled"));
 }
 
 static SmallOp *new_op (EcfsHttp *self, EcfsStream *request)
 {
     SmallOp *small = (SmallOp *) ecfs_http_op_new (self, request, sizeof *small);
     small->op.clear = clear;
-    small->op.cancel = ecfs_s3_cancel;
+    small->op.cancel = ecfs_http_cancel;
     return small;
 }
 
@@ -118,21 +109,9 @@ void ecfs_s3_rmdir_begin (EcfsHttp *self, EcfsStream *request)
     ecfs_http_ask (&small->op, &ask);
 }
 
-static void size_told (EcfsHttp *self, EcfsHttpOp *op)
-{
-    const char *name = op->request->name;
-    (void) self;
-    GError *error = NULL;
-    if (!ecfs_http_good (op->call.status))
-        error = ecfs_http_refusal (op, name);
-    else if (op->call.length < 0)
-        error = g_error_new (ECFS_ERROR, EPROTO, "%s: the server does not report its size", name);
-    ecfs_http_op_end (op, error != NULL ? 0 : (uint64_t) op->call.length, error);
-}
-
 void ecfs_s3_size_begin (EcfsHttp *self, EcfsStream *request)
 {
-    EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = size_told};
+    EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = ecfs_http_size_told};
     ecfs_http_ask (&new_op (self, request)->op, &ask);
 }
 
@@ -142,37 +121,7 @@ void ecfs_s3_space_begin (EcfsHttp *self, EcfsStream *request)
     ecfs_request_fail (request, ENOTSUP, "a bucket does not tell its space");
 }
 
-/* One byte more than a marker may have shows that it is none. */
-static bool take_marker (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
-{
-    SmallOp *small = (SmallOp *) op;
-    g_string_append_len (small->text, (const char *) bytes,
-                         (gssize) MIN (size, ECFS_MARKER_MAX_SIZE + 1 - small->text->len));
-    return small->text->len <= ECFS_MARKER_MAX_SIZE;
-}
-
-static void examined (EcfsHttp *self, EcfsHttpOp *op)
-{
-    SmallOp *small = (SmallOp *) op;
-    if (!ecfs_http_good (op->call.status)) {
-        g_autofree char *name = g_strconcat (self->config->plain, "/" ECFS_MARKER_NAME, NULL);
-        ecfs_http_op_end (op, 0, ecfs_http_refusal (op, name));
-        return;
-    }
-    EcfsStream *request = op->request;
-    size_t size = small->text->len;
-    g_autofree char *text = g_string_free (g_steal_pointer (&small->text), FALSE);
-    ecfs_http_op_drop (op);
-    if (request->kind == ECFS_REQUEST_MARK)
-        ecfs_request_fail_marked (request, text, size);
-    else
-        ecfs_request_finish_marker (request, text, size);
-}
-
 void ecfs_s3_examine_begin (EcfsHttp *self, EcfsStream *request)
 {
-    SmallOp *small = new_op (self, request);
-    small->text = g_string_new (NULL);
-    EcfsHttpAsk ask = {.method = "GET", .name = ECFS_MARKER_NAME, .take = take_marker, .done = examined};
-    ecfs_http_ask (&small->op, &ask);
+    ecfs_http_examine_begin (self, request, g_strconcat (self->config->plain, "/" ECFS_MARKER_NAME, NULL));
 }

@@ -106,7 +106,5 @@ void ecfs_s3_rmdir_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_s3_size_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_s3_space_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_s3_examine_begin (EcfsHttp *self, EcfsStream *request);
-/** The text of the cancelled. */
-void ecfs_s3_cancel (EcfsHttp *self, EcfsHttpOp *op);
 
 #endif

@@ -7,6 +7,7 @@
  *   http_problem.c  what goes wrong on the line
  *   http_loop.c     the event loop
  *   http_read.c     ranges of a file
+ *   http_common.c   other requests that all protocols ask alike
  *
  * A connection of the core's is a libcurl multi handle on the slot's thread, with as many connections to the server as
  * it has calls under way: a write that waits for its source keeps one, and others go on beside it. libcurl keeps them
@@ -208,12 +209,22 @@ int64_t ecfs_http_next_us (const EcfsHttp *self);
 void ecfs_http_break (EcfsHttp *self, GError *error);
 
 /* http_problem.c */
+/** A new error with @code, an errno, and a text. */
+GError *ecfs_http_error (int code, const char *format, ...) G_GNUC_PRINTF (2, 3);
 /** What a call that failed in libcurl means. */
 GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call);
 /** The server wants a client certificate, or another one. */
 GError *ecfs_http_want_certificate (const EcfsHttp *self);
 /** What an answer that is not wanted means, or why there is none; @name: of what. */
 GError *ecfs_http_refusal (EcfsHttpOp *op, const char *name);
+
+/* http_common.c */
+/** An op's cancel () where nothing has to be undone. */
+void ecfs_http_cancel (EcfsHttp *self, EcfsHttpOp *op);
+/** A call's done () that tells the size of a file from the answer to HEAD. */
+void ecfs_http_size_told (EcfsHttp *self, EcfsHttpOp *op);
+/** Reads the marker; @name is the marker's in errors, and is taken. */
+void ecfs_http_examine_begin (EcfsHttp *self, EcfsStream *request, char *name);
 
 /* http_loop.c */
 /** Moves until *over, the time for connecting has passed, or the slot must end. */

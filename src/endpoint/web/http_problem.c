@@ -4,8 +4,7 @@
 #include <openssl/x509_vfy.h>
 #include <string.h>
 
-static GError *new_error (int code, const char *format, ...) G_GNUC_PRINTF (2, 3);
-static GError *new_error (int code, const char *format, ...)
+GError *ecfs_http_error (int code, const char *format, ...)
 {
     va_list args;
     va_start (args, format);
@@ -19,21 +18,21 @@ static GError *certificate_problem (const EcfsHttp *self, const EcfsHttpCall *ca
     const char *base = self->config->base;
     switch (call->verified) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        return new_error (EACCES, "the certificate of %s has expired: its operator has to renew it", base);
+        return ecfs_http_error (EACCES, "the certificate of %s has expired: its operator has to renew it", base);
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        return new_error (EACCES, "the certificate of %s is not valid yet: check the clocks", base);
+        return ecfs_http_error (EACCES, "the certificate of %s is not valid yet: check the clocks", base);
     case X509_V_ERR_CERT_REVOKED:
-        return new_error (EACCES, "the certificate of %s has been revoked", base);
+        return ecfs_http_error (EACCES, "the certificate of %s has been revoked", base);
     case X509_V_ERR_UNSPECIFIED: /* it is good, and the name was not asked for */
     case X509_V_OK:
-        return new_error (EACCES,
-                          "the certificate of %s is for another host: write the name that it has in the URL (%s)", base,
-                          call->problem);
+        return ecfs_http_error (EACCES,
+                                "the certificate of %s is for another host: write the name that it has in the URL (%s)",
+                                base, call->problem);
     default:
-        return new_error (EACCES,
-                          "the certificate of %s is signed by no authority that is trusted here: set ca_file to "
-                          "the certificate of the one that signed it (%s)",
-                          base, X509_verify_cert_error_string (call->verified));
+        return ecfs_http_error (EACCES,
+                                "the certificate of %s is signed by no authority that is trusted here: set ca_file to "
+                                "the certificate of the one that signed it (%s)",
+                                base, X509_verify_cert_error_string (call->verified));
     }
 }
 
@@ -46,9 +45,10 @@ static bool wants_certificate (const char *problem)
 GError *ecfs_http_want_certificate (const EcfsHttp *self)
 {
     if (self->config->client_cert == NULL)
-        return new_error (EACCES, "%s wants a client certificate: set client_cert and client_key", self->config->base);
-    return new_error (EACCES, "%s does not accept the certificate in %s: renew it, or ask its operator",
-                      self->config->base, self->config->client_cert);
+        return ecfs_http_error (EACCES, "%s wants a client certificate: set client_cert and client_key",
+                                self->config->base);
+    return ecfs_http_error (EACCES, "%s does not accept the certificate in %s: renew it, or ask its operator",
+                            self->config->base, self->config->client_cert);
 }
 
 GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
@@ -62,32 +62,33 @@ GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
         return certificate_problem (self, call);
     case CURLE_SSL_CACERT_BADFILE:
         if (config->ca_file == NULL)
-            return new_error (EACCES,
-                              "the certificates of this system's trusted authorities cannot be read: %s: install the "
-                              "package ca-certificates, or set ca_file to the certificate of the authority that signed "
-                              "the one of %s",
-                              text, config->base);
-        return new_error (EACCES, "ca_file %s cannot be used: %s", config->ca_file, text);
+            return ecfs_http_error (
+                EACCES,
+                "the certificates of this system's trusted authorities cannot be read: %s: install the "
+                "package ca-certificates, or set ca_file to the certificate of the authority that signed "
+                "the one of %s",
+                text, config->base);
+        return ecfs_http_error (EACCES, "ca_file %s cannot be used: %s", config->ca_file, text);
     case CURLE_SSL_CERTPROBLEM:
-        return new_error (EACCES, "client_cert %s with its key cannot be used: %s", config->client_cert, text);
+        return ecfs_http_error (EACCES, "client_cert %s with its key cannot be used: %s", config->client_cert, text);
     case CURLE_COULDNT_RESOLVE_HOST:
-        return new_error (ENOTCONN, "the host of %s is not known: %s", config->base, text);
+        return ecfs_http_error (ENOTCONN, "the host of %s is not known: %s", config->base, text);
     case CURLE_COULDNT_CONNECT:
-        return new_error (ENOTCONN, "cannot connect to %s: %s", config->base, text);
+        return ecfs_http_error (ENOTCONN, "cannot connect to %s: %s", config->base, text);
     case CURLE_SSL_CONNECT_ERROR:
-        return new_error (ENOTCONN, "no TLS with %s: %s", config->base, text);
+        return ecfs_http_error (ENOTCONN, "no TLS with %s: %s", config->base, text);
     case CURLE_SEND_FAIL_REWIND:
         if (call->status != 401)
-            return new_error (ENOTCONN, "%s has closed its connection in the middle of an upload", config->base);
-        return new_error (
+            return ecfs_http_error (ENOTCONN, "%s has closed its connection in the middle of an upload", config->base);
+        return ecfs_http_error (
             ENOTCONN,
             "%s asks for authentication in the middle of an upload, which ends the upload: make nonces of digest "
             "authentication last longer there (Apache: AuthDigestNonceLifetime)",
             config->base);
     case CURLE_OPERATION_TIMEDOUT:
-        return new_error (ETIMEDOUT, "%s does not answer: %s", config->base, text);
+        return ecfs_http_error (ETIMEDOUT, "%s does not answer: %s", config->base, text);
     default:
-        return new_error (ENOTCONN, "%s: %s", config->base, text);
+        return ecfs_http_error (ENOTCONN, "%s: %s", config->base, text);
     }
 }
 
