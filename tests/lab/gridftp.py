@@ -10,6 +10,7 @@ import subprocess
 import ca
 import lab
 import pytest
+from daemon import Daemon
 
 PROGRAM = "globus-gridftp-server"
 
@@ -32,18 +33,19 @@ class Grid:
         self.gridmap.write_text(f'"{self.user.subject}" {pwd.getpwuid(os.geteuid()).pw_name}\n')
 
 
-class Server:
+class Server(Daemon):
     """One server with its own port and root directory, run by whoever runs the tests."""
 
     def __init__(self, directory, name, grid, scheme="gsiftp"):
         self.name, self.grid, self.scheme, self.directory = name, grid, scheme, directory
+        self.title = f"gridftp {name}"
         directory.mkdir(parents=True)
         self.root = directory / "root"
         self.root.mkdir()
         self.log = directory / "log"
         self.host = grid.host  # the certificate of the next start
         self.process, self.port = None, 0
-        lab.logs[f"gridftp {name}"] = self.log
+        lab.logs[self.title] = self.log
 
     def endpoint(self, port=None, **options):
         """As `ecfs init --endpoint` takes it; port: of a proxy in front; options beside those it needs, None: without."""
@@ -53,26 +55,15 @@ class Server:
         words = "".join(f",{key}={value}" for key, value in options.items() if value is not None)
         return f"{self.name}={self.scheme}://localhost:{port or self.port}{self.root}{words}"
 
-    def start(self):
-        """Listens again, on the same port once it had one; another program may take a free port before us, so retry."""
-        assert self.process is None
-        self.port = lab.until(lambda: self._start_on(self.port or lab.free_port()), 60, f"{PROGRAM} {self.name} starts")
-
-    def _start_on(self, port):
-        """The port, or None: somebody else has it."""
+    def _spawn(self, port):
         variables = {"X509_CERT_DIR": self.grid.authority.certificates, "X509_USER_CERT": self.host.certificate,
                      "X509_USER_KEY": self.host.key, "GRIDMAP": self.grid.gridmap}
         command = [PROGRAM, "-p", port, "-c", "none", "-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1",
                    "-d", "ERROR,WARN,INFO,TRANSFER", "-l", self.log, "-aa", "-allow-root",  # the last two are for root
                    "-anonymous-user", pwd.getpwuid(os.geteuid()).pw_name]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=os.environ | {key: str(value) for key, value in variables.items()})
-        lab.until(lambda: self.process.poll() is not None or self._answers(port), 60, f"{PROGRAM} on port {port}")
-        if self.process.poll() is None:
-            return port
-        self.process = None
-        return None
+            return subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                    env=os.environ | {key: str(value) for key, value in variables.items()})
 
     @staticmethod
     def _answers(port):

@@ -1,9 +1,9 @@
 """tests/lab/s3-server on a port of its own, and its buckets as endpoints."""
-import socket
 import subprocess
 
 import lab
 import pytest
+from daemon import Daemon
 
 SERVER = lab.REPOSITORY / "tests/lab/s3-server"
 PYTHON = "/usr/bin/python3"
@@ -38,8 +38,10 @@ class Bucket:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
 
 
-class S3:
+class S3(Daemon):
     """A server with features of s3-server."""
+
+    title = "the S3 server"
 
     def __init__(self, directory, *features):
         if subprocess.run([PYTHON, "-c", "import botocore.auth"], capture_output=True, check=False).returncode:
@@ -53,28 +55,10 @@ class S3:
         self.root.mkdir()
         lab.logs["s3"] = directory / "log"
 
-    def start(self):
-        assert self.process is None
-        self.port = lab.until(lambda: self._start_on(self.port or lab.free_port()), 60, "the S3 server starts", pause=0.1)
-
-    def _start_on(self, port):
-        """The port, or None: somebody else has it."""
+    def _spawn(self, port):
         with open(self.directory / "log", "ab") as log:
-            self.process = subprocess.Popen([PYTHON, "-W", "ignore", SERVER, self.directory, str(port), *self.features],
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        lab.until(lambda: self.process.poll() is not None or self._answers(port), 60, "the S3 server answers")
-        if self.process.poll() is None:
-            return port
-        self.process = None
-        return None
-
-    @staticmethod
-    def _answers(port):
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return True
-        except OSError:
-            return False
+            return subprocess.Popen([PYTHON, "-W", "ignore", SERVER, self.directory, str(port), *self.features],
+                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def kill(self):
         if self.process is not None:

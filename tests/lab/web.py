@@ -3,19 +3,19 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
 import ca
 import lab
 import pytest
+from daemon import Daemon
 
 SERVER = lab.REPOSITORY / "tests/lab/web-server"
 MODULE = Path("/usr/lib/nginx/modules/ngx_http_dav_ext_module.so")
 
 
-class Web:
+class Web(Daemon):
     """A server of a kind, nginx or apache, with features of web-server; endpoint() is as Sshd's.
 
     kill() ends it as if the machine were gone; start() brings it back on the same port.
@@ -29,10 +29,11 @@ class Web:
         if "davs" in lab.schemes()[1]:
             pytest.skip("ecfs was built without WebDAV: install libcurl4-openssl-dev and libxml2-dev, and set the build up again")
         self.name, self.kind, self.features, self.directory = name, kind, features, directory
+        self.title = f"{kind} {name}"
         self.root = directory / "root"
         self.port, self.process, self.options = 0, None, {}
         directory.mkdir(parents=True)
-        lab.logs[f"{kind} {name}"] = directory / "log"
+        lab.logs[self.title] = directory / "log"
         if "tls" in features:
             authority = authority or ca.Ca(directory / "authority")
             authority.host(directory / "host")
@@ -48,34 +49,16 @@ class Web:
         options = "".join(f",{key}={value}" for key, value in (self.options | more).items())
         return f"{self.name}={self.url(path, port, user=user)}{options}"
 
-    def start(self):
-        assert self.process is None
-        self.port = lab.until(lambda: self._start_on(self.port or lab.free_port()), 60, f"{self.name} starts", pause=0.1)
-
-    def _start_on(self, port):
-        """The port, or None: somebody else has it."""
+    def _spawn(self, port):
         (self.directory / "pid").unlink(missing_ok=True)
-        self.process = subprocess.Popen([SERVER, self.kind, self.directory, str(port), *self.features],
-                                        stdin=subprocess.DEVNULL, start_new_session=True)
-        lab.until(lambda: self.process.poll() is not None or self._listens() and self._answers(port), 60, f"{self.kind} {self.name} answers")
-        if self.process.poll() is None:
-            return port
-        self.process = None
-        return None
+        return subprocess.Popen([SERVER, self.kind, self.directory, str(port), *self.features],
+                                stdin=subprocess.DEVNULL, start_new_session=True)
 
     def _listens(self):
         """Whether it says so: both write their number when they have the port; else it may be another one that answers."""
         with contextlib.suppress(OSError):
             return (self.directory / "pid").read_text().strip() == str(self.process.pid)
         return False
-
-    @staticmethod
-    def _answers(port):
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return True
-        except OSError:
-            return False
 
     def kill(self):
         if self.process is None:
