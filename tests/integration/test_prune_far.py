@@ -7,11 +7,12 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
+import sqlite3
 import time
 
 import lab
 import pytest
+from steps import Steps
 from test_history import now
 from test_recover import recover
 from test_retained import Retaining, accounts, contents  # noqa: F401 (a fixture)
@@ -76,6 +77,19 @@ def ask(archive, request):
     return text.decode()
 
 
+def store(archive, mount, numbers, size=50_000, seed=0):
+    """The files of these numbers, to the end."""
+    for i in numbers:
+        lab.write_pattern(mount.path / f"file {i}", size, seed=seed + i)
+    archive.await_stored()
+
+
+def remove(archive, mount, numbers):
+    for i in numbers:
+        (mount.path / f"file {i}").unlink()
+    archive.await_stored()
+
+
 @pytest.fixture
 def grown(place):
     """A writer at accounts that only grow."""
@@ -87,9 +101,7 @@ def grown(place):
 
 def test_what_is_dead_goes_and_all_else_stays(place, grown):
     mount = place.mount(grown)
-    for i in range(20):
-        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
-    grown.await_stored()
+    store(grown, mount, range(20))
     for i in range(3):
         (mount.path / f"file {i}").unlink()
     lab.write_pattern(mount.path / "file 3", 40_000, seed=33)
@@ -121,13 +133,9 @@ def test_what_is_dead_goes_and_all_else_stays(place, grown):
 
 def test_what_a_thief_deletes_stays_until_somebody_says_so(place, grown):
     mount = place.mount(grown)
-    for i in range(10):
-        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
-    grown.await_stored()
+    store(grown, mount, range(10))
     moment, wanted = now(), contents(mount.path)
-    for i in range(5):
-        (mount.path / f"file {i}").unlink()
-    grown.await_stored()
+    remove(grown, mount, range(5))
     mount.umount()
     master = Master(place, grown.endpoints)
     master.await_old(30)
@@ -145,20 +153,15 @@ def test_what_a_thief_deletes_stays_until_somebody_says_so(place, grown):
 
     # What is lost from then on is looked at anew.
     mount.start()
-    for i in range(5, 8):
-        (mount.path / f"file {i}").unlink()
-    grown.await_stored()
+    remove(grown, mount, range(5, 8))
     lab.until(lambda: "a thief" in master.prune(check=False).stderr, 30, "it is refused again", pause=0.3)
 
 
 def test_times_that_a_thief_or_a_server_makes_up_make_nothing_old(place, grown):
     """Who has the key writes any time into a journal, and a server tells any time of its files; not both of both."""
     mount = place.mount(grown)
-    for i in range(10):
-        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
-    grown.await_stored()
-    (mount.path / "file 0").unlink()
-    grown.await_stored()
+    store(grown, mount, range(10))
+    remove(grown, mount, [0])
     mount.umount()
     for endpoint in grown.endpoints[:2]:
         for path in lab.files_below(endpoint.root):
@@ -215,13 +218,10 @@ def test_a_mark_keeps_what_it_needs(place, grown):
     mount = place.mount(grown)
     for i in range(4):
         lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
-    (mount.path / "file 0").unlink()
-    grown.await_stored()
+    remove(grown, mount, [0])
     lab.ecfs("mark", grown.path, "here")
     wanted = contents(mount.path)
-    for i in range(1, 4):
-        (mount.path / f"file {i}").unlink()
-    grown.await_stored()
+    remove(grown, mount, range(1, 4))
     master = Master(place, grown.endpoints)
     master.await_old(6)
     master.accept()
@@ -238,9 +238,7 @@ def test_what_was_overwritten_is_lost_as_well(place, grown):
     """Also where that is little beside what stays."""
     mount = place.mount(grown)
     lab.write_pattern(mount.path / "large", 4_000_000)
-    for i in range(10):
-        lab.write_pattern(mount.path / f"file {i}", 5_000, seed=i)
-    grown.await_stored()
+    store(grown, mount, range(10), 5_000)
     for round in range(2):
         for i in range(3):
             lab.write_pattern(mount.path / f"file {i}", 5_000, seed=100 + 10 * round + i)
@@ -252,20 +250,15 @@ def test_what_was_overwritten_is_lost_as_well(place, grown):
     master.accept()
 
     # What was accepted hides nothing that comes behind it.
-    for i in range(3):
-        lab.write_pattern(mount.path / f"file {i}", 5_000, seed=200 + i)
-    grown.await_stored()
+    store(grown, mount, range(3), 5_000, seed=200)
     lab.until(lambda: "3 of 11 files" in master.prune(check=False).stderr, 30, "it is refused again", pause=0.3)
 
 
 def test_a_name_that_somebody_made_up_leaves_no_gap(place, grown):
     mount = place.mount(grown)
-    for i in range(20):
-        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
-    grown.await_stored()
+    store(grown, mount, range(20))
     lab.ecfs("mark", grown.path, "here")
-    (mount.path / "file 0").unlink()
-    grown.await_stored()
+    remove(grown, mount, [0])
     master = Master(place, grown.endpoints)
     epoch = lab.files_below(grown.endpoints[0].root / "journal")[0].name.split("-")[0]
     false = grown.endpoints[0].root / "snapshots" / f"{epoch}-{0xffff:016x}-{0:08x}-end"
@@ -304,22 +297,17 @@ def test_too_few_endpoints_are_not_enough(place, grown):
 
 def test_a_run_that_was_killed_is_resumed(place, grown):
     mount = place.mount(grown)
-    for i in range(100):
-        lab.write_pattern(mount.path / f"file {i}", 20_000, seed=i)
-    grown.await_stored()
+    store(grown, mount, range(100), 20_000)
     wanted = {name: content for name, content in contents(mount.path).items() if int(name.split()[1]) >= 90}
-    for i in range(90):
-        (mount.path / f"file {i}").unlink()
-    grown.await_stored()
+    remove(grown, mount, range(90))
     master = Master(place, grown.endpoints)
     master.await_old(540)
     master.accept()
     n_before = len(stripe_names(grown.endpoints))
-    run = subprocess.Popen([lab.PROGRAM, "prune", master.path, *master.words, "--keep", "1s", "--yes"],
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    lab.until(lambda: len(stripe_names(grown.endpoints)) < n_before or run.poll() is not None, 30, "it removes")
-    run.send_signal(signal.SIGKILL)
-    run.wait()
+    steps = Steps(place, [endpoint.root / "stripes" for endpoint in grown.endpoints])
+    run = master.prune(check=False, env=steps.environment(270, "before"))
+    assert run.returncode == -signal.SIGKILL and steps.where()
+    assert n_before - 540 < len(stripe_names(grown.endpoints)) < n_before, "some are gone, and some are not"
     assert master.prune().returncode == 0
     assert len(stripe_names(grown.endpoints)) == 60
     lab.forget_mounts()
@@ -370,13 +358,9 @@ def test_real_accounts_are_pruned_by_another_login_only(place, accounts):  # noq
 
 def test_who_brings_things_back_and_who_removes_them_see_each_other(place, grown):
     mount = place.mount(grown)
-    for i in range(3):
-        lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
-    grown.await_stored()
+    store(grown, mount, range(3))
     moment, wanted = now(), contents(mount.path)
-    for i in range(3):
-        (mount.path / f"file {i}").unlink()
-    grown.await_stored()
+    remove(grown, mount, range(3))
     note = grown.endpoints[0].root / "scratch/prune"
     note.parent.mkdir(exist_ok=True)
     note.write_text("elsewhere\n")
@@ -409,13 +393,65 @@ def test_who_brings_things_back_and_who_removes_them_see_each_other(place, grown
     assert contents(mount.path) == {name: wanted[name] for name in ("file 0", "file 1")}
 
 
+def test_who_brings_things_back_also_looks_where_nothing_is_retained(place):
+    """The machine that prunes removes there, too."""
+    endpoints = place.directories()
+    archive = place.archive([*map(Retaining, endpoints[:5]), endpoints[5]], "rs:4+2", "--key", "split")
+    archive.configure("archive", small_file="0", journal_interval="1s")
+    mount = place.mount(archive)
+    store(archive, mount, range(1))
+    moment, wanted = now(), contents(mount.path)
+    remove(archive, mount, range(1))
+    note = endpoints[5].root / "scratch/prune"
+    note.parent.mkdir(exist_ok=True)
+    note.write_text("elsewhere\n")
+    undelete = ["undelete", archive.path, "--at", moment, "/file 0"]
+    done = lab.ecfs(*undelete, check=False)
+    assert done.returncode == 1 and "another machine" in done.stderr
+    assert not contents(mount.path)
+    note.unlink()
+    lab.ecfs(*undelete)
+    assert contents(mount.path) == wanted
+
+
+@pytest.mark.parametrize("change, said", [(lambda record: record + b"\x70\0\0\0\0", "later ecfs"),
+                                          (lambda record: record + record[1:], "cannot be applied")],
+                         ids=["later", "unfit"])
+def test_records_that_are_not_understood_may_keep_what_seems_dead(place, grown, change, said):
+    """One with an item of a kind that there is not yet, and one that removes a name that is gone."""
+    mount = place.mount(grown)
+    store(grown, mount, range(4))
+    remove(grown, mount, [0])
+    master = Master(place, grown.endpoints)
+    master.await_old(6)
+    master.accept()
+    for endpoint in grown.endpoints:
+        endpoint.inner.kill()
+    (mount.path / "file 1").unlink()
+    directory = os.open(mount.path, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+    mount.kill()
+    with sqlite3.connect(grown.path / "catalog.sqlite") as catalog:
+        last, record = catalog.execute("SELECT seq, record FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
+        catalog.execute("UPDATE journal SET record = ? WHERE seq = ?", (change(record), last))
+    catalog.close()
+    for endpoint in grown.endpoints:
+        endpoint.inner.start()
+    mount.start()
+    grown.await_stored()
+    before = stripe_names(grown.endpoints)
+    done = master.prune(check=False)
+    assert done.returncode != 0 and said in done.stderr, done.stderr
+    assert stripe_names(grown.endpoints) == before
+
+
 def test_what_died_before_a_recovery_goes_as_well(place, grown):
     """The new machine's catalog knows nothing of it."""
     mount = place.mount(grown)
     for i in range(6):
         lab.write_pattern(mount.path / f"file {i}", 50_000, seed=i)
-    (mount.path / "file 0").unlink()
-    grown.await_stored()
+    remove(grown, mount, [0])
     wanted = contents(mount.path)
     mount.umount()
     shutil.rmtree(grown.path)
