@@ -2,10 +2,12 @@
 import json
 import os
 import subprocess
+import time
 
 import lab
 import pytest
 from forge import forge
+from test_follow import INTERVAL_S, LAG_S, Follower
 
 MIB = 1 << 20
 
@@ -47,13 +49,21 @@ def read_all(mount, digests):
 
 
 def hide(archive):
+    """Also from who has the directories open, and goes on with them for a while."""
     for endpoint in archive.endpoints:
-        endpoint.root.rename(endpoint.root.with_suffix(".away"))
+        paths = list(endpoint.root.iterdir())
+        (endpoint.root / "hidden").mkdir()
+        for path in paths:
+            path.rename(path.parent / "hidden" / path.name)
+        endpoint.kill()
 
 
 def show(archive):
     for endpoint in archive.endpoints:
-        endpoint.root.with_suffix(".away").rename(endpoint.root)
+        for path in (endpoint.away / "hidden").iterdir():
+            path.rename(endpoint.away / path.name)
+        (endpoint.away / "hidden").rmdir()
+        endpoint.start()
 
 
 def is_filled(archive, mount, name="large"):
@@ -291,6 +301,35 @@ def test_the_past_shares_it(place):
     hide(archive)
     read_all(past, {"large": digests["large"]})
     show(archive)
+
+
+def test_a_follower_has_its_own_and_is_not_kept_behind_by_it(place, cached):
+    cached.configure("archive", journal_interval=f"{INTERVAL_S}s")
+    writer = place.mount(cached)
+    digests = [lab.write_pattern(writer.path / "file", 3 * MIB, 0)]
+    lab.write_pattern(writer.path / "never read", 3 * MIB, 100)
+    lab.ecfs("wait", writer.path)
+    follower = Follower(place, cached.endpoints)
+    follower.mount.umount()
+    follower.archive.configure("archive", cache_size="200M")
+    mount = place.mount(follower.archive, "-o", "follow")
+    for seed in range(1, 4):
+        read_all(mount, {"file": digests[-1]})
+        lab.until(is_filled(follower.archive, mount, "file"), 30, "it is in the cache")
+        digests.append(lab.write_pattern(writer.path / "file", 3 * MIB + seed, seed))
+        lab.ecfs("wait", writer.path)
+        end, seen = time.monotonic() + LAG_S, None
+        while seen != digests[-1] and time.monotonic() < end:
+            lab.drop_caches()
+            seen = lab.digest(mount.path / "file")
+            assert seen in digests[-2:], "all of the old bytes, or all of the new ones"
+        read_all(mount, {"file": digests[-1]})
+    lab.until(is_filled(follower.archive, mount, "file"), 30, "it is in the cache")
+    hide(cached)
+    read_all(mount, {"file": digests[-1]})
+    with pytest.raises(OSError):
+        (mount.path / "never read").read_bytes()
+    show(cached)
 
 
 def test_a_cache_that_cannot_be_written_is_in_nobodys_way(place, archive):
