@@ -95,7 +95,7 @@ static int run (const Verb *verb, const char *directory, EcfsPrune *what, bool y
     g_autofree char *text = ecfs_prune (directory, what, &error);
     tool_watch_end (&asking.watch);
     if (text == NULL)
-        return tool_fail (verb->name, error, tool_status (error->code));
+        return tool_fail (verb->name, error, error->code == EINVAL ? TOOL_USAGE : TOOL_FAILED);
     g_autoptr (JsonObject) report = tool_json_object (text);
     if (json)
         puts (text);
