@@ -463,6 +463,7 @@ static EcfsCatalog *wrap_db (const char *path, sqlite3 *db, bool readonly)
     self->db = db;
     self->redo = g_byte_array_new ();
     self->record = g_byte_array_new ();
+    self->deleted_us = ecfs_now_us ();
     return self;
 }
 

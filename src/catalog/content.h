@@ -136,6 +136,11 @@ typedef struct EcfsTakeBack {
     const EcfsExtent *extents; /* their object field indexes @objects */
     size_t n_extents;
     uint64_t size; /* of the file */
+    /* Since when (ecfs_now_us ()) their stripes were looked for. If deletions have ended since, a stripe without one
+     * may be gone: it counts if it @is_there, which says whether it was looked for once more, and found, when it was
+     * known to have none (ecfs_catalog_unsure ()). NULL: none was. Does no I/O, and asks no catalog. */
+    int64_t looked_us;
+    bool (*is_there) (void *user, const EcfsStripeRow *stripe);
     /* Whether content can be read from the stripes that an object has; does no I/O, and asks no catalog. */
     bool (*decodes) (void *user, const EcfsObjectRow *object);
     void *user;
@@ -144,6 +149,10 @@ typedef struct EcfsTakeBack {
 /** Makes it the content of a file, and takes what waits for its deletion out of the queue. EIO: too much of it is gone;
  * ESTALE: an object of that name is another. */
 bool ecfs_catalog_take_back (EcfsCatalog *self, const EcfsTakeBack *what, GError **error);
+
+/** Stripes (EcfsStripeRow) of an object as it was that may have been deleted since @looked_us: no deletion is queued
+ * for them, and some have ended since. None where the object is here. */
+GArray *ecfs_catalog_unsure (EcfsCatalog *self, const EcfsObjectRow *was, int64_t looked_us, GError **error);
 
 typedef struct EcfsPublish {
     uint64_t ino;

@@ -67,6 +67,7 @@ struct EcfsCatalog {
     Counters counters;    /* valid in open and failing */
     int64_t noted_age_ns; /* in the database; negative: noted in another boot */
     unsigned n_marks_removed;
+    int64_t deleted_us;   /* by ecfs_now_us (): when a deletion ended last, or at the latest */
     GHashTable *lost;     /* numbers of files that lost content lately; NULL: none did; … */
     int64_t lost_from_ns; /* … since this age */
     bool is_restored;     /* it is made of records, whose times are no proof that a file was young */

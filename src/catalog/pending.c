@@ -153,6 +153,7 @@ static bool deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t 
             return false;
         self->counters.totals.n_deletions -= ecfs_changes (self);
     }
+    self->deleted_us = ecfs_now_us ();
     return true;
 }
 

@@ -1,7 +1,8 @@
 /*
  * Content that an archive had becomes a file's again. Its objects are in the catalog still, or they were deleted, and
  * their stripes wait for the deletion: then these are taken out of the queue, in the transaction in which the object
- * comes back. What is doomed, and so may be gone already, does not come back.
+ * comes back. What is doomed, and so may be gone already, does not come back; nor what no longer waits, unless a
+ * recovery gave up the queue that it was in: then nobody deletes it.
  */
 #include "catalog/content_priv.h"
 
@@ -23,8 +24,15 @@ static bool queued_as (EcfsCatalog *self, const EcfsUuid *object, const EcfsStri
     return found >= 0;
 }
 
+/* Whether one that does not wait may have waited when it was looked for. */
+static bool may_be_deleted (const EcfsCatalog *self, int64_t looked_us)
+{
+    return self->deleted_us >= looked_us;
+}
+
 /* The object as it was, with those stripes that may come back, which leave the queue. */
-static EcfsObjectRow *take_stripes (EcfsCatalog *self, const EcfsObjectRow *was, GError **error)
+static EcfsObjectRow *take_stripes (EcfsCatalog *self, const EcfsTakeBack *what, const EcfsObjectRow *was,
+                                    GError **error)
 {
     g_autoptr (EcfsObjectRow) object = ecfs_object_row_copy (was);
     for (guint i = object->stripes->len; i-- > 0;) {
@@ -32,7 +40,10 @@ static EcfsObjectRow *take_stripes (EcfsCatalog *self, const EcfsObjectRow *was,
         int64_t id, kind;
         if (!queued_as (self, &was->uuid, stripe, &id, &kind, error))
             return NULL;
-        if (kind == ECFS_DELETION_DOOMED) {
+        bool is_gone = kind < 0 ? may_be_deleted (self, what->looked_us) &&
+                                      (what->is_there == NULL || !what->is_there (what->user, stripe))
+                                : kind == ECFS_DELETION_DOOMED;
+        if (is_gone) {
             g_array_remove_index (object->stripes, i);
         } else if (kind >= 0) {
             if (!EXEC (self, DELETION_DELETE, error, INT (id)))
@@ -75,18 +86,19 @@ static bool find_stripes (EcfsCatalog *self, const EcfsObjectRow *was, EcfsObjec
 }
 
 /* What the past knows of the object itself is newer than a moment at which a file had it. */
-static EcfsObjectRow *take_object (EcfsCatalog *self, const EcfsObjectRow *was, GError **error)
+static EcfsObjectRow *take_object (EcfsCatalog *self, const EcfsTakeBack *what, const EcfsObjectRow *was,
+                                   GError **error)
 {
     int found;
     g_autoptr (EcfsObjectRow) object = ecfs_past_find (self, &was->uuid, &found, error);
     if (found <= 0)
-        return found < 0 ? NULL : take_stripes (self, was, error);
+        return found < 0 ? NULL : take_stripes (self, what, was, error);
     if (object->kind != was->kind || object->size < was->size || !ecfs_seal_equal (&object->seal, &was->seal)) {
         told (ecfs_fail (error, ESTALE, "its content is another since"));
         return NULL;
     }
     return find_stripes (self, was, object, error) && ecfs_past_take (self, &was->uuid, error)
-               ? take_stripes (self, object, error)
+               ? take_stripes (self, what, object, error)
                : NULL;
 }
 
@@ -104,7 +116,7 @@ static bool bring_object (EcfsCatalog *self, const EcfsTakeBack *what, const Ecf
     }
     if (!ecfs_object_check (was, error))
         return false;
-    g_autoptr (EcfsObjectRow) object = take_object (self, was, error);
+    g_autoptr (EcfsObjectRow) object = take_object (self, what, was, error);
     if (object == NULL)
         return false;
     if (!what->decodes (what->user, object))
@@ -152,4 +164,29 @@ static bool take_back (EcfsCatalog *self, const EcfsTakeBack *what, GError **err
 bool ecfs_catalog_take_back (EcfsCatalog *self, const EcfsTakeBack *what, GError **error)
 {
     return CHANGE (self, error, take_back (self, what, error));
+}
+
+static GArray *find_unsure (EcfsCatalog *self, const EcfsObjectRow *was, int64_t looked_us, GError **error)
+{
+    int found = 1;
+    g_autoptr (GArray) unsure = g_array_new (FALSE, FALSE, sizeof (EcfsStripeRow));
+    if (!may_be_deleted (self, looked_us))
+        return g_steal_pointer (&unsure);
+    g_autoptr (EcfsObjectRow) there = ecfs_object_find (self, &was->uuid, &found, error);
+    if (found < 0)
+        return NULL;
+    for (guint i = 0; found == 0 && i < was->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (was->stripes, EcfsStripeRow, i);
+        bool is_queued;
+        if (!waits (self, was, stripe, &is_queued, error))
+            return NULL;
+        if (!is_queued)
+            g_array_append_vals (unsure, stripe, 1);
+    }
+    return g_steal_pointer (&unsure);
+}
+
+GArray *ecfs_catalog_unsure (EcfsCatalog *self, const EcfsObjectRow *was, int64_t looked_us, GError **error)
+{
+    return READ (self, find_unsure (self, was, looked_us, error));
 }

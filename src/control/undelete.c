@@ -28,6 +28,7 @@ static bool serve (const EcfsControlClient *client, JsonObject *request, const E
     const EcfsUndeleteHere what = {.past = past,
                                    .paths = (const char *const *) paths,
                                    .at_ns = ecfs_control_number (request, "at_ns"),
+                                   .looked_us = ecfs_control_number (request, "looked_us"),
                                    .keep = ecfs_control_flag (request, "keep"),
                                    .notes = ecfs_control_text (request, "prune_notes"),
                                    .transfer = transfer,

@@ -133,6 +133,7 @@ bool ecfs_undelete_mounted (const char *archive_dir, const EcfsUndeleteHere *wha
     json_object_set_string_member (request, "past", past);
     json_object_set_boolean_member (request, "keep", what->keep);
     json_object_set_int_member (request, "at_ns", what->at_ns);
+    json_object_set_int_member (request, "looked_us", what->looked_us);
     if (what->notes != NULL)
         json_object_set_string_member (request, "prune_notes", what->notes);
     return ask_transfer (archive_dir, request, what->transfer, "were not brought back", error);

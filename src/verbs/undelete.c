@@ -19,6 +19,7 @@ typedef struct Undelete {
     EcfsNames names;
     GHashTable *endpoints; /* int64_t row of then → int64_t row of now */
     GHashTable *links;     /* uint64_t inode of then that has several names → uint64_t that it came back as */
+    GHashTable *found;     /* uint64_t instances of stripes that were looked for here, and found */
     EcfsObjectRow *last;   /* object of then, with rows of now; NULL: none yet */
     EcfsTally tally;
 } Undelete;
@@ -75,6 +76,46 @@ static const EcfsObjectRow *object_of (Undelete *self, int64_t id, GError **erro
     g_clear_pointer (&self->last, ecfs_object_row_free);
     self->last = object;
     return object;
+}
+
+/* Whether it could be asked. */
+static bool look_for (Undelete *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe, GError **error)
+{
+    char name[ECFS_STRIPE_NAME_SIZE];
+    uint64_t size;
+    GError *why = NULL;
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (self->archive, stripe->endpoint);
+    ecfs_stripe_name (&object->uuid, stripe->index, stripe->instance, name);
+    if (endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint))
+        return true;
+    if (ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, &why)) {
+        g_hash_table_add (self->found, g_memdup2 (&stripe->instance, sizeof stripe->instance));
+        return true;
+    }
+    if (ecfs_errno (why) != ENOENT) {
+        g_propagate_prefixed_error (error, why, "whether it is there still: ");
+        return false;
+    }
+    g_error_free (why);
+    return true;
+}
+
+/* What no longer waits for its deletion may be gone since the past was made. What cannot be asked is not counted on. */
+static bool look_again (Undelete *self, const EcfsObjectRow *object, GError **error)
+{
+    g_autoptr (GArray) unsure = ecfs_catalog_unsure (self->now, object, self->what->looked_us, error);
+    for (guint i = 0; unsure != NULL && i < unsure->len; i++) {
+        g_autoptr (GError) why = NULL;
+        if (!look_for (self, object, &g_array_index (unsure, EcfsStripeRow, i), &why))
+            g_warning ("%s", why->message);
+    }
+    return unsure != NULL;
+}
+
+static bool is_there (void *user, const EcfsStripeRow *stripe)
+{
+    const Undelete *self = user;
+    return g_hash_table_contains (self->found, &stripe->instance);
 }
 
 static bool decodes (void *user, const EcfsObjectRow *object)
@@ -142,8 +183,11 @@ static bool bring_content (Undelete *self, const EcfsAttr *then, uint64_t ino, G
             return false;
         while (at < objects->len && ((const EcfsObjectRow *) g_ptr_array_index (objects, at))->id != object->id)
             at++;
-        if (at == objects->len)
+        if (at == objects->len) {
+            if (!look_again (self, object, error))
+                return false;
             g_ptr_array_add (objects, ecfs_object_row_copy (object));
+        }
         extent->object = at;
     }
     if (extents == NULL)
@@ -154,6 +198,8 @@ static bool bring_content (Undelete *self, const EcfsAttr *then, uint64_t ino, G
                                .extents = (const EcfsExtent *) (void *) extents->data,
                                .n_extents = extents->len,
                                .size = size,
+                               .looked_us = self->what->looked_us,
+                               .is_there = is_there,
                                .decodes = decodes,
                                .user = self};
     return ecfs_catalog_take_back (self->now, &back, error);
@@ -496,6 +542,7 @@ bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GEr
                      .then = ecfs_archive_catalog (past),
                      .what = what,
                      .names = {.archive = archive, .watch = what->watch},
+                     .found = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL),
                      .endpoints = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
                      .links = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
                      .tally = {.transfer = what->transfer}};
@@ -506,6 +553,7 @@ bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GEr
     bool kept = ecfs_catalog_barrier (self.now, brought ? error : NULL) &&
                 (!brought || stays_alone (what->notes, archive, error));
     g_clear_pointer (&self.last, ecfs_object_row_free);
+    g_hash_table_unref (self.found);
     g_hash_table_unref (self.endpoints);
     g_hash_table_unref (self.links);
     ecfs_archive_hurry_repairs (archive); /* some came back with fewer stripes than their code has */
@@ -547,6 +595,7 @@ static bool bring_back (Ecfs *self, const char *const *paths, const char *moment
 {
     g_auto (EcfsPruneNotes) notes = {.text = NULL};
     const char *directory = ecfs_archive_directory (self->archive);
+    int64_t looked_us = ecfs_now_us ();
     int64_t at_ns = 0; /* of a mark: a mass deletion is undone by the moment that is told */
     (void) ecfs_parse_moment (moment, &at_ns);
     char *past = is_alone (&notes, self->archive, (flags & ECFS_UNDELETE_BESIDE_PRUNE) != 0, error)
@@ -557,6 +606,7 @@ static bool bring_back (Ecfs *self, const char *const *paths, const char *moment
     const EcfsUndeleteHere what = {.past = past,
                                    .paths = paths,
                                    .at_ns = at_ns,
+                                   .looked_us = looked_us,
                                    .keep = (flags & ECFS_UNDELETE_KEEP) != 0,
                                    .notes = notes.text,
                                    .transfer = transfer};

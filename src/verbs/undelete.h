@@ -13,6 +13,7 @@ typedef struct EcfsUndeleteHere {
     const char *const *paths;            /* NULL-terminated */
     int64_t at_ns;                       /* the moment that this is, since 1970 */
     bool keep;                           /* what is there under the name of a file of then stays */
+    int64_t looked_us;                   /* when (ecfs_now_us ()) that began to be made; 0: nobody knows */
     const char *notes;                   /* as EcfsPruneNotes had them before the past was made; NULL: nobody looked */
     const EcfsTransferOptions *transfer; /* may be NULL */
     const EcfsNameWatch *watch;          /* who is to know; NULL: nobody else uses the archive */

@@ -2,6 +2,7 @@
 #include "catalog/journal.h"
 #include "check_db.h"
 #include "fixture.h"
+#include "util/lock.h"
 
 static unsigned n_of (const char *code)
 {
@@ -110,8 +111,15 @@ static bool enough_stripes (void *user, const EcfsObjectRow *object)
     return object->stripes->len >= GPOINTER_TO_UINT (user);
 }
 
-/* What came back of the object: its size is what the stripes that are left make possible. */
-static int take_back (Fixture *f, const EcfsObjectRow *object, guint n_needed, uint64_t *ret_ino)
+static bool is_there (void *user, const EcfsStripeRow *stripe)
+{
+    (void) user;
+    return stripe->index != 5;
+}
+
+/* Stripes were looked for at @looked_us, and once more if @again. */
+static int take_back_looked (Fixture *f, const EcfsObjectRow *object, guint n_needed, int64_t looked_us, bool again,
+                             uint64_t *ret_ino)
 {
     EcfsAttr attr;
     const EcfsNewInode new = {.mode = S_IFREG | 0644};
@@ -124,10 +132,60 @@ static int take_back (Fixture *f, const EcfsObjectRow *object, guint n_needed, u
                                .extents = &extent,
                                .n_extents = 1,
                                .size = object->size,
+                               .looked_us = looked_us,
+                               .is_there = again ? is_there : NULL,
                                .decodes = enough_stripes,
                                .user = GUINT_TO_POINTER (n_needed)};
     *ret_ino = attr.ino;
     return CODE (e, ecfs_catalog_take_back (f->catalog, &what, &e));
+}
+
+/* What came back of the object: its size is what the stripes that are left make possible. */
+static int take_back (Fixture *f, const EcfsObjectRow *object, guint n_needed, uint64_t *ret_ino)
+{
+    return take_back_looked (f, object, n_needed, 0, false, ret_ino);
+}
+
+static void end_deletions (Fixture *f, unsigned endpoint)
+{
+    g_autoptr (GArray) deletions = due (f, endpoint, 0);
+    for (guint i = 0; i < deletions->len; i++) {
+        int64_t id = g_array_index (deletions, EcfsDeletion, i).id;
+        OK (e, ecfs_catalog_deletions_doom (f->catalog, &id, 1, &e));
+        OK (e, ecfs_catalog_deletions_done (f->catalog, &id, 1, &e));
+    }
+}
+
+/* What was deleted since it was looked for does not come back. */
+static void test_deleted_meanwhile (void)
+{
+    Fixture f;
+    init (&f);
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6), other = new_object (&f, "rs:4+2", 10, 6);
+    publish_one (&f, ino, object);
+    publish_one (&f, ino, other);
+    int64_t before_us = ecfs_now_us ();
+    for (unsigned i = 3; i < 6; i++)
+        end_deletions (&f, i);
+    g_autoptr (GArray) unsure = ecfs_catalog_unsure (f.catalog, object, before_us, &error);
+    g_assert_cmpuint (unsure->len, ==, 3);
+    g_assert_cmpint (take_back_looked (&f, object, 4, before_us, false, &ino), ==, EIO);
+    g_assert_cmpint (take_back_looked (&f, object, 6, before_us, true, &ino), ==, EIO);
+    g_assert_cmpint (take_back_looked (&f, object, 5, before_us, true, &ino), ==, 0);
+    OK (e, ecfs_catalog_drop (f.catalog, ino, &e));
+    for (unsigned i = 3; i < 6; i++) /* of which one has none */
+        end_deletions (&f, i);
+    int64_t behind_us = ecfs_now_us () + 1;
+    g_autoptr (GArray) sure = ecfs_catalog_unsure (f.catalog, object, behind_us, &error);
+    g_assert_cmpuint (sure->len, ==, 0);
+    g_assert_cmpint (take_back_looked (&f, object, 6, behind_us, false, &ino), ==,
+                     0); /* found, and nobody deletes it */
+    g_autoptr (GArray) here = ecfs_catalog_unsure (f.catalog, object, before_us, &error);
+    g_assert_cmpuint (here->len, ==, 0);
+    check_totals (&f);
+    fixture_clear (&f);
 }
 
 /* What waits for its deletion comes back, but for what is doomed. */
@@ -1051,6 +1109,7 @@ int main (int argc, char **argv)
                      test_newer_row_of_what_is_published);
     g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);
     g_test_add_func ("/content/what-waits-for-its-deletion-comes-back", test_take_back);
+    g_test_add_func ("/content/what-was-deleted-meanwhile-does-not", test_deleted_meanwhile);
     g_test_add_func ("/content/free-accepts-nothing", test_free_nothing);
     return g_test_run ();
 }
