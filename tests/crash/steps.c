@@ -32,6 +32,7 @@ _Static_assert(sizeof (off_t) == 8, "off_t has 64 bits");
 
 static const CrashPlan *plan;     /* NULL: not armed */
 static _Thread_local bool inside; /* calls that disk.c and this file make do not count */
+static unsigned n_boots;          /* 0: the machine's own; changed where there is one thread */
 
 /* One call that may count. */
 typedef struct Step {
@@ -56,6 +57,11 @@ void crash_sync (void)
     disk_lock ();
     disk_all_synced ();
     disk_unlock ();
+}
+
+void crash_reboot (void)
+{
+    n_boots++;
 }
 
 static unsigned word_index (const char *name, const char *const *words)
@@ -467,11 +473,25 @@ int fdatasync (int fd)
 
 /* Names */
 
+/* -1: it is the machine's own. */
+static int open_boot (const char *path)
+{
+    if (n_boots == 0 || strcmp (path, "/proc/sys/kernel/random/boot_id") != 0)
+        return -1;
+    int fd = memfd_create ("boot_id", MFD_CLOEXEC);
+    if (fd >= 0 && (dprintf (fd, "boot-%d-%u\n", (int) getpid (), n_boots) < 0 || lseek (fd, 0, SEEK_SET) != 0))
+        abort ();
+    return fd;
+}
+
 static int count_open (const char *name, int dir_fd, const char *path, int flags, mode_t mode)
 {
     Step step;
     struct stat st;
     int (*real) (int, const char *, int, ...) = NEXT (openat);
+    int boot = open_boot (path);
+    if (boot >= 0)
+        return boot;
     bool may_change = flags & (O_CREAT | O_TRUNC) && (flags & O_TMPFILE) != O_TMPFILE;
     if (!may_change || !counts_path (&step, dir_fd, path))
         return real (dir_fd, path, flags, mode);

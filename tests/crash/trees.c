@@ -58,6 +58,8 @@ void do_script (Actor *actor, const Script *script, unsigned from, unsigned to, 
 
 pid_t begin_child (const CrashPlan *plan)
 {
+    if (plan->loss != CRASH_LOSES_NOTHING) /* what a power cut took away was written to files by this boot */
+        crash_reboot ();
     pid_t child = fork ();
     g_assert_cmpint (child, >=, 0);
     if (child == 0 && plan->at > 0)
