@@ -55,7 +55,8 @@ void crash_arm (const CrashPlan *plan);
 /** All that was done until now is durable, as sync(2) makes it. */
 void crash_sync (void);
 
-/** The machine starts anew, in this process and in children that it makes from now on: the kernel tells another boot. */
+/** The machine starts anew, in this process and in children that it makes from now on: the kernel tells another boot.
+ */
 void crash_reboot (void);
 
 #endif

@@ -21,14 +21,25 @@ static void look_at_key (const EcfsJournalItem *item)
     g_assert_cmpmem (again, sizeof again, item->value.bytes, (int) item->value.size);
 }
 
+static uint64_t look_at_part (const EcfsJournalItem *item, size_t i)
+{
+    switch (item->type) {
+    case ECFS_JOURNAL_CONTENT:
+        return ecfs_journal_extent (item, i).length;
+    case ECFS_JOURNAL_PACKED:
+        return ecfs_journal_placed (item, i).ino;
+    default:
+        return ecfs_journal_stripe (item, i).instance;
+    }
+}
+
 static uint64_t look (const EcfsJournalItem *item)
 {
     uint64_t total = sum (item->name) + sum (item->value) + sum (item->code);
     if (item->type == ECFS_JOURNAL_OBJECT_KEY)
         look_at_key (item);
-    bool has_extents = item->type == ECFS_JOURNAL_CONTENT;
     for (size_t i = 0; i < item->n_parts; i++)
-        total += has_extents ? ecfs_journal_extent (item, i).length : ecfs_journal_stripe (item, i).instance;
+        total += look_at_part (item, i);
     return total;
 }
 
