@@ -175,7 +175,7 @@ static GArray *find_unsure (EcfsCatalog *self, const EcfsObjectRow *was, int64_t
     g_autoptr (EcfsObjectRow) there = ecfs_object_find (self, &was->uuid, &found, error);
     if (found < 0)
         return NULL;
-    for (guint i = 0; found == 0 && i < was->stripes->len; i++) {
+    for (guint i = 0; there == NULL && i < was->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (was->stripes, EcfsStripeRow, i);
         bool is_queued;
         if (!waits (self, was, stripe, &is_queued, error))
