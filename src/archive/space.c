@@ -12,7 +12,8 @@
 unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position)
 {
     unsigned zone = 0;
-    while (strcmp (self->endpoints[zone].zone, self->endpoints[position].zone) != 0)
+    const char *own = self->endpoints[position].zone; /* which may become another: an endpoint is found again */
+    while (zone < position && strcmp (self->endpoints[zone].zone, own) != 0)
         zone++;
     return zone;
 }
