@@ -58,11 +58,11 @@ bool ecfs_catalog_replace (const char *path, const char *by, GError **error)
 /* A copy of one that goes on */
 
 /* What others change meanwhile through the same connection, SQLite changes in the copy as well. */
-static bool copy_some (EcfsCatalog *self, sqlite3_backup *backup, bool *ret_done, GError **error)
+static bool copy_some (EcfsCatalog *self, sqlite3_backup *backup, int n_pages, bool *ret_done, GError **error)
 {
     ecfs_op_enter (self);
     bool stepped = ecfs_op_wait (self, error); /* it does not read what is not committed */
-    int rc = stepped ? sqlite3_backup_step (backup, atomic_load (&ecfs_copy_step_pages)) : SQLITE_OK;
+    int rc = stepped ? sqlite3_backup_step (backup, n_pages) : SQLITE_OK;
     ecfs_mutex_unlock (&self->lock);
     *ret_done = rc == SQLITE_DONE;
     return stepped && (rc == SQLITE_OK || rc == SQLITE_DONE || rc == SQLITE_BUSY || rc == SQLITE_LOCKED ||
@@ -71,12 +71,16 @@ static bool copy_some (EcfsCatalog *self, sqlite3_backup *backup, bool *ret_done
 
 static bool copy_all (EcfsCatalog *self, sqlite3_backup *backup, const atomic_bool *stop, GError **error)
 {
+    int n_pages = atomic_load (&ecfs_copy_step_pages), n_left = INT_MAX;
     for (bool done = false; !done;) {
         int64_t begun_us = ecfs_now_us ();
         if (stop != NULL && atomic_load (stop))
             return ecfs_fail (error, ECANCELED, "the copy of the catalog is given up");
-        if (!copy_some (self, backup, &done, error))
+        if (!copy_some (self, backup, n_pages, &done, error))
             return false;
+        if (sqlite3_backup_remaining (backup) >= n_left) /* it grows as fast */
+            n_pages = MIN (n_pages, INT_MAX / 2) * 2;
+        n_left = sqlite3_backup_remaining (backup);
         if (!done)
             g_usleep ((gulong) (ecfs_now_us () - begun_us)); /* others want it as well */
     }
