@@ -315,6 +315,7 @@ static void damage (unsigned how)
     EcfsCache *cache = open_cache (64 * MIB, 0);
     fill_and_wait (cache, 1, 3);
     g_autofree char *path = path_of (1), *other = path_of (2);
+    const uint64_t n_cells = state_of (cache).n_cells; /* what is wrong goes out of the index some time later */
     int fd = open (path, O_RDWR);
     uint8_t byte;
     g_assert_cmpint (fd, >=, 0);
@@ -337,13 +338,12 @@ static void damage (unsigned how)
     close (fd);
     g_assert_false (has (cache, 1));
     g_assert_false (g_file_test (path, G_FILE_TEST_EXISTS));
-    uint64_t n_others = state_of (cache).n_cells - 1;
     fill_and_wait (cache, 1, 2);
     g_assert_true (has (cache, 1));
     ecfs_cache_free (cache); /* tells the index what was wrong, and what came since */
     cache = open_cache (64 * MIB, 0);
-    g_assert_cmpuint (state_of (cache).n_cells, ==, n_others + 1);
-    g_assert_cmpuint (state_of (cache).bytes, >=, (n_others + 1) * CELL);
+    g_assert_cmpuint (state_of (cache).n_cells, ==, n_cells);
+    g_assert_cmpuint (state_of (cache).bytes, >=, n_cells * CELL);
     ecfs_cache_free (cache);
     tear_down ();
 }
