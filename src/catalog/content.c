@@ -45,16 +45,18 @@ static uint64_t sum_extents (uint64_t ino, const GArray *extents)
     return sum;
 }
 
+static bool check_extents (const Inode *inode, const GArray *extents, GError **error)
+{
+    return sum_extents (inode->attr.ino, extents) == inode->extents_sum ||
+           ecfs_bad_row (error, "inodes", (int64_t) inode->attr.ino,
+                         "its size or extents are not those that were stored");
+}
+
 /* The extents of an inode that are what was stored. */
 static GArray *summed_extents (EcfsCatalog *self, const Inode *inode, GError **error)
 {
-    uint64_t ino = inode->attr.ino;
-    g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
-    if (extents != NULL && sum_extents (ino, extents) != inode->extents_sum) {
-        told (ecfs_bad_row (error, "inodes", (int64_t) ino, "its size or extents are not those that were stored"));
-        return NULL;
-    }
-    return g_steal_pointer (&extents);
+    g_autoptr (GArray) extents = ecfs_extents_list (self, inode->attr.ino, error);
+    return extents != NULL && check_extents (inode, extents, error) ? g_steal_pointer (&extents) : NULL;
 }
 
 static GArray *get_extents (EcfsCatalog *self, uint64_t ino, GError **error)
@@ -113,28 +115,41 @@ bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error)
            ecfs_objects_release (self, extents, error);
 }
 
-static bool object_uuid (EcfsCatalog *self, int64_t object, EcfsUuid *ret_uuid, GError **error)
+static bool name_object (EcfsCatalog *self, int64_t object, ObjectName *name, GError **error)
 {
+    if (name->id == object)
+        return true;
+    name->id = 0;
     autoquery *query = QUERY (self, OBJECT_GET, error, INT (object));
     int found = ecfs_query_step (self, query, error);
     if (found < 0)
         return false;
-    return (found == 1 && ecfs_column_bytes (query, 1, ret_uuid->bytes, sizeof ret_uuid->bytes)) ||
-           ecfs_bad_row (error, "objects", object, "is missing or has no UUID");
+    if (found == 0 || !ecfs_column_bytes (query, 1, name->uuid.bytes, sizeof name->uuid.bytes))
+        return ecfs_bad_row (error, "objects", object, "is missing or has no UUID");
+    name->id = object;
+    return true;
 }
 
 bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error)
 {
-    g_autoptr (GArray) extents = summed_extents (self, inode, error);
-    if (extents == NULL)
+    ObjectName name = {.id = 0};
+    g_autoptr (GArray) extents = ecfs_extents_list (self, inode->attr.ino, error);
+    return extents != NULL && ecfs_content_put (self, inode, extents, &name, error);
+}
+
+bool ecfs_content_put (EcfsCatalog *self, const Inode *inode, const GArray *extents, ObjectName *last, GError **error)
+{
+    if (!check_extents (inode, extents, error))
         return false;
     g_autofree EcfsJournalExtent *images = g_new (EcfsJournalExtent, extents->len);
     for (guint i = 0; i < extents->len; i++) {
         const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
-        images[i] = (EcfsJournalExtent){
-            .offset = extent->offset, .length = extent->length, .object_offset = extent->object_offset};
-        if (!object_uuid (self, extent->object, &images[i].object, error))
+        if (!name_object (self, extent->object, last, error))
             return false;
+        images[i] = (EcfsJournalExtent){.offset = extent->offset,
+                                        .length = extent->length,
+                                        .object = last->uuid,
+                                        .object_offset = extent->object_offset};
     }
     EcfsAttr attr = ecfs_inode_committed (inode);
     ecfs_journal_put_content (self->record, &attr, images, extents->len);

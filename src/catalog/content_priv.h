@@ -25,6 +25,15 @@ GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error);
 bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error);
 bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error);
 
+/** The object that was named last: many files in a row have one. */
+typedef struct ObjectName {
+    int64_t id; /* 0: none was */
+    EcfsUuid uuid;
+} ObjectName;
+
+/** The same, where @extents are known. */
+bool ecfs_content_put (EcfsCatalog *self, const Inode *inode, const GArray *extents, ObjectName *last, GError **error);
+
 /* objects.c */
 
 /** Of the objects that @extents named, those that nothing names now are deleted, but for shared ones: of these it is

@@ -1,5 +1,6 @@
 /* Statements: binding, running, noting for replay, reading columns that may hold anything. */
 #include "catalog/db.h"
+#include "catalog/schema.h"
 #include "util/bytes.h"
 
 #include <time.h>
@@ -133,16 +134,28 @@ static int run (EcfsCatalog *self, StatementId id, const Value *values, size_t n
 }
 
 /* Statement u8, number of values u8, each: type u8, number u64, bytes. */
+static size_t bytes_of (const Value *value)
+{
+    return value->type >= VALUE_BLOB ? (size_t) value->number : 0;
+}
+
 static void note (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values)
 {
-    uint8_t head[2] = {(uint8_t) id, (uint8_t) n_values};
-    g_byte_array_append (self->redo, head, sizeof head);
+    const guint begin = self->redo->len;
+    size_t size = 2 + 9 * n_values;
+    for (size_t i = 0; i < n_values; i++)
+        size += bytes_of (&values[i]);
+    g_byte_array_set_size (self->redo, begin + (guint) size);
+    uint8_t *to = self->redo->data + begin;
+    *to++ = (uint8_t) id;
+    *to++ = (uint8_t) n_values;
     for (size_t i = 0; i < n_values; i++) {
-        uint8_t field[9] = {(uint8_t) values[i].type};
-        ecfs_put_le (field + 1, (uint64_t) values[i].number, 8);
-        g_byte_array_append (self->redo, field, sizeof field);
-        if (values[i].type >= VALUE_BLOB && values[i].number > 0)
-            g_byte_array_append (self->redo, values[i].bytes, (guint) values[i].number);
+        *to = (uint8_t) values[i].type;
+        ecfs_put_le (to + 1, (uint64_t) values[i].number, 8);
+        to += 9;
+        if (bytes_of (&values[i]) > 0)
+            memcpy (to, values[i].bytes, bytes_of (&values[i]));
+        to += bytes_of (&values[i]);
     }
 }
 

@@ -69,8 +69,42 @@ static bool dump_objects (Dump *self, GError **error)
     return found == 0;
 }
 
+/* Extents in the order of their inodes. */
+typedef struct ExtentWalk {
+    sqlite3_stmt *query;
+    int found;
+    ObjectName last;
+    GArray *extents; /* of the inode that was asked for last */
+} ExtentWalk;
+
+/* Those of an inode behind the last that was asked for. */
+static bool walk_to (Dump *self, ExtentWalk *walk, uint64_t ino, GError **error)
+{
+    uint64_t end = 0;
+    g_array_set_size (walk->extents, 0);
+    for (; walk->found == 1; walk->found = ecfs_query_step (self->catalog, walk->query, error)) {
+        EcfsExtent extent;
+        uint64_t of = (uint64_t) sqlite3_column_int64 (walk->query, 6);
+        if (of > ino)
+            break;
+        if (of < ino)
+            continue;
+        if (!ecfs_extent_read (walk->query, &extent) || extent.offset < end)
+            return ecfs_bad_row (error, "extents", (int64_t) ino, "an extent is impossible");
+        end = extent.offset + extent.length;
+        g_array_append_val (walk->extents, extent);
+    }
+    return walk->found >= 0;
+}
+
+static bool dump_content (Dump *self, ExtentWalk *walk, const Inode *inode, GError **error)
+{
+    return walk_to (self, walk, inode->attr.ino, error) &&
+           ecfs_content_put (self->catalog, inode, walk->extents, &walk->last, error);
+}
+
 /* A file whose first content is not committed has no CONTENT: it does not come back as an empty one. */
-static bool dump_inodes (Dump *self, GError **error)
+static bool dump_inodes_with (Dump *self, ExtentWalk *walk, GError **error)
 {
     autoquery *query = ecfs_query (self->catalog, STMT_INODE_LIST, NULL, 0, error);
     int found;
@@ -85,12 +119,21 @@ static bool dump_inodes (Dump *self, GError **error)
                                              (gsize) sqlite3_column_bytes (query, N_INODE_COLUMNS));
         if (S_ISLNK (attr.mode) && target != NULL)
             ecfs_journal_put_target (self->record, attr.ino, target);
-        if (S_ISREG (attr.mode) && !fresh && !ecfs_content_journal (self->catalog, &inode, error))
+        if (S_ISREG (attr.mode) && !fresh && !dump_content (self, walk, &inode, error))
             return false;
         if (!hand_on (self, false, error))
             return false;
     }
     return found == 0;
+}
+
+static bool dump_inodes (Dump *self, GError **error)
+{
+    autoquery *query = ecfs_query (self->catalog, STMT_EXTENT_LIST_ALL, NULL, 0, error);
+    g_autoptr (GArray) extents = g_array_new (FALSE, TRUE, sizeof (EcfsExtent));
+    ExtentWalk walk = {.query = query, .extents = extents};
+    walk.found = ecfs_query_step (self->catalog, query, error);
+    return walk.found >= 0 && dump_inodes_with (self, &walk, error);
 }
 
 static bool dump_xattrs (Dump *self, GError **error)

@@ -38,6 +38,12 @@ void ecfs_restore_forget_read (EcfsRestore *self)
     g_clear_pointer (&self->named, ecfs_object_row_free);
 }
 
+bool ecfs_restore_finds (EcfsRestore *self, GError **error)
+{
+    self->wants_indexes = self->lacks_indexes;
+    return !self->lacks_indexes || ecfs_fail (error, EAGAIN, "it has no indexes yet");
+}
+
 /* An operation has ended; what became of the catalog is what becomes of this. */
 static bool settle (EcfsRestore *self, bool kept)
 {
@@ -159,11 +165,45 @@ const uint8_t *ecfs_restore_stands (const EcfsRestore *self)
     return self->stands ? self->sum : NULL;
 }
 
+static bool drop_indexes (EcfsCatalog *catalog, GError **error)
+{
+    return ecfs_exec (catalog, STMT_INDEX_DROP_POSITIONS, NULL, 0, error) &&
+           ecfs_exec (catalog, STMT_INDEX_DROP_INOS, NULL, 0, error) &&
+           ecfs_exec (catalog, STMT_INDEX_DROP_OBJECTS, NULL, 0, error);
+}
+
+static bool make_indexes (EcfsCatalog *catalog, GError **error)
+{
+    return ecfs_exec (catalog, STMT_INDEX_MAKE_POSITIONS, NULL, 0, error) &&
+           ecfs_exec (catalog, STMT_INDEX_MAKE_INOS, NULL, 0, error) &&
+           ecfs_exec (catalog, STMT_INDEX_MAKE_OBJECTS, NULL, 0, error);
+}
+
+bool ecfs_restore_begin_snapshot (EcfsRestore *self, GError **error)
+{
+    self->lacks_indexes = CHANGE (self->catalog, error, drop_indexes (self->catalog, error));
+    return self->lacks_indexes;
+}
+
+bool ecfs_restore_end_snapshot (EcfsRestore *self, GError **error)
+{
+    if (self->lacks_indexes && !CHANGE (self->catalog, error, make_indexes (self->catalog, error)))
+        return false;
+    self->lacks_indexes = self->wants_indexes = false;
+    return true;
+}
+
 static bool restore_all (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error)
 {
     for (guint from = 0; from < rows->len; from += BATCH) {
         guint to = MIN (from + BATCH, rows->len);
-        if (settle (self, CHANGE (self->catalog, NULL, restore_batch (self, rows, from, to, NULL))))
+        bool done = settle (self, CHANGE (self->catalog, NULL, restore_batch (self, rows, from, to, NULL)));
+        if (!done && self->wants_indexes) {
+            if (!ecfs_restore_end_snapshot (self, error))
+                return false;
+            done = settle (self, CHANGE (self->catalog, NULL, restore_batch (self, rows, from, to, NULL)));
+        }
+        if (done)
             continue;
         for (guint i = from; i < to; i++) {
             const EcfsJournalRow *row = g_ptr_array_index (rows, i);

@@ -22,6 +22,11 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsRestore, ecfs_restore_free)
  */
 bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error);
 
+/** Before and behind the records of a snapshot, which an empty catalog is filled with: what finds things in it is made
+ * at its end, all at once. Records that want to find something have it made before. */
+bool ecfs_restore_begin_snapshot (EcfsRestore *self, GError **error);
+bool ecfs_restore_end_snapshot (EcfsRestore *self, GError **error);
+
 /** Of records behind those that count applies what says where content is now: other stripes of an object, other codes,
  * other objects, endpoints. Likewise. */
 bool ecfs_restore_exchanges (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error);

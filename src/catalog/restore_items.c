@@ -52,7 +52,7 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
         self->last_ino = MAX (self->last_ino, attr->ino);
         return ecfs_inode_insert (catalog, &inode, NULL, error);
     }
-    if (found < 0)
+    if (found < 0 || !ecfs_restore_finds (self, error))
         return false;
     ecfs_restore_forget_read (self);
     if ((old.attr.mode & S_IFMT) != (attr->mode & S_IFMT))
@@ -312,6 +312,8 @@ static bool replace_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
 {
     EcfsCatalog *catalog = self->catalog;
     Filled filled;
+    if (!ecfs_restore_finds (self, error))
+        return false;
     g_autoptr (GArray) old = ecfs_extents_list (catalog, item->attr.ino, error);
     g_autoptr (GArray) new = old == NULL ? NULL : extents_of (self, item, &filled, error);
     bool replaced =
@@ -409,6 +411,13 @@ static bool keeps_others (EcfsJournalType type)
            type == ECFS_JOURNAL_NAME_REMOVED || type == ECFS_JOURNAL_CONTENT || type == ECFS_JOURNAL_CONTENT_SHA256;
 }
 
+/* Whether it looks for files of an object, or names of an inode. */
+static bool finds_others (EcfsJournalType type)
+{
+    return type == ECFS_JOURNAL_INODE_DROPPED || type == ECFS_JOURNAL_TOUCH || type == ECFS_JOURNAL_PACKED ||
+           type == ECFS_JOURNAL_UNUSED || type == ECFS_JOURNAL_LOG_END || type == ECFS_JOURNAL_NAME_REMOVED;
+}
+
 /* What says where content is, and not what anything consists of. */
 static bool is_exchange (EcfsJournalType type)
 {
@@ -423,6 +432,8 @@ bool ecfs_restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64_t
     EcfsCatalog *catalog = self->catalog;
     if (self->exchanges_only && !is_exchange (item->type))
         return true;
+    if (finds_others (item->type) && !ecfs_restore_finds (self, error))
+        return false;
     if (!keeps_others (item->type))
         ecfs_restore_forget_read (self);
     switch (item->type) {

@@ -16,6 +16,8 @@ struct EcfsRestore {
     EcfsObjectRow *named;      /* that the last extent was of, as it is in the catalog; NULL: who knows */
     bool exchanges_only;       /* of the records that are restored now */
     bool has_intents;          /* something may be on its way */
+    bool lacks_indexes;        /* until the snapshot ends, … */
+    bool wants_indexes;        /* … or a record cannot do without them */
     EcfsSeal seal;             /* of the object that the next item must be; kind NONE: it may be any */
     EcfsUuid sealed;           /* valid with seal */
     bool stands;               /* what the last record sums to is known, … */
@@ -39,6 +41,8 @@ static inline char *ecfs_restore_text (EcfsJournalBytes bytes)
 void ecfs_restore_set_fresh (EcfsRestore *self, uint64_t ino, bool fresh);
 /** The file has lost all content by the record that is restored. */
 void ecfs_restore_note_emptied (EcfsRestore *self, uint64_t ino);
+/** False: without indexes each look takes as long as there are rows. They are made, and the record comes once more. */
+bool ecfs_restore_finds (EcfsRestore *self, GError **error);
 /** What was read of the catalog may not be so any more. */
 void ecfs_restore_forget_read (EcfsRestore *self);
 

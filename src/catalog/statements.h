@@ -315,6 +315,13 @@
        "AND s.fresh = 1) FROM inodes i ORDER BY i.ino") \
     X (INODE_SET_BIRTH, "UPDATE inodes SET btime_ns = ?2 WHERE ino = ?1") \
     X (INODE_SET_TARGET, "UPDATE inodes SET target = ?2 WHERE ino = ?1") \
+    X (INDEX_DROP_POSITIONS, "DROP INDEX IF EXISTS entries_by_position") \
+    X (INDEX_DROP_INOS, "DROP INDEX IF EXISTS entries_by_ino") \
+    X (INDEX_DROP_OBJECTS, "DROP INDEX IF EXISTS extents_by_object") \
+    X (INDEX_MAKE_POSITIONS, "CREATE UNIQUE INDEX IF NOT EXISTS " ECFS_INDEX_ENTRIES_BY_POSITION) \
+    X (INDEX_MAKE_INOS, "CREATE INDEX IF NOT EXISTS " ECFS_INDEX_ENTRIES_BY_INO) \
+    X (INDEX_MAKE_OBJECTS, "CREATE INDEX IF NOT EXISTS " ECFS_INDEX_EXTENTS_BY_OBJECT) \
+    X (EXTENT_LIST_ALL, "SELECT " EXTENT_COLUMNS ", ino FROM extents ORDER BY ino, start") \
     X (ENTRY_LIST_ALL, "SELECT parent, name, ino FROM entries INDEXED BY entries_by_position " \
        "ORDER BY parent, position") \
     X (ENTRY_LIST_INO, "SELECT parent, name FROM entries WHERE ino = ?") \

@@ -91,6 +91,8 @@ static bool apply_snapshot (EcfsRecovering *self, const GPtrArray *parts, EcfsRe
                             GError **error)
 {
     uint32_t n_before = last->file.part;
+    if (!ecfs_restore_begin_snapshot (self->restore, error))
+        return false;
     for (uint32_t number = 0; number <= n_before; number++) {
         EcfsRecoverFound *part = number < n_before ? find_part (parts, last, number) : last;
         const EcfsRecoverCopy *copy = ecfs_recover_choose_copy (self, part, &time_ns);
@@ -102,7 +104,7 @@ static bool apply_snapshot (EcfsRecovering *self, const GPtrArray *parts, EcfsRe
             return false;
     }
     self->sums->time_ns = time_ns;
-    return true;
+    return ecfs_restore_end_snapshot (self->restore, error);
 }
 
 void ecfs_recover_forget (EcfsRecovering *self, const char *path)
