@@ -256,12 +256,29 @@ static GByteArray *open_payload (const EcfsJournalFile *file, const uint8_t *byt
     return payload;
 }
 
+static bool check_whole (const uint8_t *bytes, size_t size, const EcfsKeyRing *keys, EcfsJournalFile *ret_file,
+                         GError **error)
+{
+    return ecfs_journal_file_head (bytes, size, ret_file, error) && check_sealing (ret_file, keys, error) &&
+           check_payload (ret_file, bytes, size, error);
+}
+
+bool ecfs_journal_file_is_authentic (const uint8_t *bytes, size_t size, const EcfsKeyRing *keys,
+                                     EcfsJournalFile *ret_file, GError **error)
+{
+    GByteArray *opened = check_whole (bytes, size, keys, ret_file, error) && ret_file->is_sealed
+                             ? open_payload (ret_file, bytes, keys, error)
+                             : NULL;
+    const bool is_authentic = opened != NULL;
+    ecfs_key_forget_array (opened);
+    return is_authentic;
+}
+
 GPtrArray *ecfs_journal_file_parse (const uint8_t *bytes, size_t size, const EcfsKeyRing *keys,
                                     EcfsJournalFile *ret_file, GError **error)
 {
     EcfsJournalFile file;
-    if (!ecfs_journal_file_head (bytes, size, &file, error) || !check_sealing (&file, keys, error) ||
-        !check_payload (&file, bytes, size, error))
+    if (!check_whole (bytes, size, keys, &file, error))
         return NULL;
     GByteArray *opened = file.is_sealed ? open_payload (&file, bytes, keys, error) : NULL;
     if (file.is_sealed && opened == NULL)

@@ -78,6 +78,11 @@ GByteArray *ecfs_journal_file_format (EcfsJournalFile *file, const GByteArray *r
  * EBADMSG: no such file, or damaged; ENOTSUP: of a later ecfs. */
 bool ecfs_journal_file_head (const uint8_t *bytes, size_t size, EcfsJournalFile *ret_file, GError **error);
 
+/** Whether a whole file is one that was sealed under a key of @keys, as it is; its records are not looked at. Likewise.
+ */
+bool ecfs_journal_file_is_authentic (const uint8_t *bytes, size_t size, const EcfsKeyRing *keys,
+                                     EcfsJournalFile *ret_file, GError **error);
+
 /**
  * Parses a whole file: its records, GPtrArray of EcfsJournalRow with free function. @keys: of an archive that has some,
  * of which an open file is refused; NULL: it has none. EBADMSG, also where it was not sealed under the key that it

@@ -119,6 +119,8 @@ typedef struct Reading {
     EcfsRecovering *recovering;
     const EcfsRecoverFound *found;
     EcfsRecoverCopy *copy;
+    bool only_authentic; /* whether it is, with its @name; no more is read of it */
+    bool is_authentic;
     GError *error;
 } Reading;
 
@@ -150,6 +152,13 @@ static void read_copy (void *data)
     EcfsJournalFile file;
     EcfsRecoverPlace *place = &self->recovering->places[copy->position];
     g_autoptr (GByteArray) bytes = ecfs_recover_read (place, self->found->name, copy->size, &self->error);
+    if (self->only_authentic) {
+        self->is_authentic =
+            bytes != NULL &&
+            ecfs_journal_file_is_authentic (bytes->data, bytes->len, self->recovering->keys, &file, &self->error) &&
+            is_as_named (self->recovering, self->found, &file, &self->error);
+        return;
+    }
     g_autoptr (GPtrArray) rows =
         bytes == NULL ? NULL
                       : ecfs_journal_file_parse (bytes->data, bytes->len, self->recovering->keys, &file, &self->error);
@@ -195,14 +204,16 @@ void ecfs_recover_read_copies (EcfsRecovering *self, EcfsRecoverFound *found, si
     run_readings (self, readings, n_readings);
 }
 
-void ecfs_recover_read_of (EcfsRecovering *self, EcfsRecoverFound *found, size_t position)
+bool ecfs_recover_is_authentic (EcfsRecovering *self, EcfsRecoverFound *found, guint number)
 {
-    for (guint i = 0; i < found->copies->len; i++) {
-        EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, i);
-        Reading one = {.recovering = self, .found = found, .copy = copy};
-        if (copy->position == position && !copy->tried && ecfs_recover_reads (self, &self->places[position]))
-            run_readings (self, &one, 1);
-    }
+    EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, number);
+    Reading one = {.recovering = self, .found = found, .copy = copy, .only_authentic = true};
+    if (!ecfs_recover_reads (self, &self->places[copy->position]))
+        return false;
+    if (copy->tried)
+        return copy->digest != NULL;
+    run_readings (self, &one, 1);
+    return one.is_authentic;
 }
 
 /* What most endpoints' copies of a file say. */

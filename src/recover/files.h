@@ -45,8 +45,9 @@ void ecfs_recover_doubt (EcfsRecovering *self, size_t position, const char *what
 void ecfs_recover_doubt_all (EcfsRecovering *self, const EcfsRecoverFound *found, const char *besides);
 /** Reads @n_wanted more copies, side by side. */
 void ecfs_recover_read_copies (EcfsRecovering *self, EcfsRecoverFound *found, size_t n_wanted);
-/** Reads the copies that a place has. */
-void ecfs_recover_read_of (EcfsRecovering *self, EcfsRecoverFound *found, size_t position);
+/** Whether copy @number is the file that its name says, sealed under a key of the archive, which has one. Tells where
+ * it is not. */
+bool ecfs_recover_is_authentic (EcfsRecovering *self, EcfsRecoverFound *found, guint number);
 /** The copy of a file that is believed, with its rows, of @made_ns unless that is NULL. NULL: there is none. */
 const EcfsRecoverCopy *ecfs_recover_choose_copy (EcfsRecovering *self, EcfsRecoverFound *found, const int64_t *made_ns);
 /** They are read again when they are asked for. */

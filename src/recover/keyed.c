@@ -167,22 +167,31 @@ static bool tells_begun (const GPtrArray *rows)
     return false;
 }
 
+static bool is_named (const EcfsRecovering *self, const EcfsJournalFile *file, const char *name)
+{
+    char own_name[ECFS_JOURNAL_NAME_SIZE];
+    ecfs_journal_file_name (file, own_name);
+    return g_str_equal (name, own_name) && ecfs_uuid_equal (&file->archive, &self->archive);
+}
+
 static Kind kind_of (const EcfsRecovering *self, EcfsRecoverPlace *place, const EcfsJournalFile *named, uint64_t size)
 {
     EcfsJournalFile file;
-    char name[ECFS_JOURNAL_NAME_SIZE], own_name[ECFS_JOURNAL_NAME_SIZE];
+    char name[ECFS_JOURNAL_NAME_SIZE];
     ecfs_journal_file_name (named, name);
     g_autoptr (GByteArray) bytes = size == 0 ? NULL : ecfs_recover_read (place, name, size, NULL);
-    if (bytes == NULL || !ecfs_journal_file_head (bytes->data, bytes->len, &file, NULL))
+    if (bytes == NULL || !ecfs_journal_file_head (bytes->data, bytes->len, &file, NULL) ||
+        !is_named (self, &file, name))
         return KIND_NONE;
+    if (file.is_sealed && file.kind == ECFS_JOURNAL_SEGMENT)
+        return self->keys != NULL && ecfs_journal_file_is_authentic (bytes->data, bytes->len, self->keys, &file, NULL)
+                   ? KIND_SEALED
+                   : KIND_NONE;
     g_autoptr (GPtrArray) rows =
         ecfs_journal_file_parse (bytes->data, bytes->len, file.is_sealed ? self->keys : NULL, &file, NULL);
-    ecfs_journal_file_name (&file, own_name);
-    if (rows == NULL || !g_str_equal (name, own_name) || !ecfs_uuid_equal (&file.archive, &self->archive))
-        return KIND_NONE;
-    if (!file.is_sealed)
-        return KIND_OPEN;
-    return file.kind == ECFS_JOURNAL_SNAPSHOT && tells_begun (rows) ? KIND_BEGUN : KIND_SEALED;
+    if (rows == NULL || !file.is_sealed)
+        return rows == NULL ? KIND_NONE : KIND_OPEN;
+    return tells_begun (rows) ? KIND_BEGUN : KIND_SEALED;
 }
 
 void ecfs_recover_set_keys_aside (EcfsRecovering *self)

@@ -66,11 +66,7 @@ static bool has_begun (const EcfsRecovering *self, uint32_t epoch, uint64_t firs
 /* Whether what the name of a copy says counts: with a key, that it is authentic. */
 static bool is_told (EcfsRecovering *self, EcfsRecoverFound *found, guint number)
 {
-    const EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, number);
-    if (self->keys == NULL)
-        return true;
-    ecfs_recover_read_of (self, found, copy->position);
-    return copy->digest != NULL;
+    return self->keys == NULL || ecfs_recover_is_authentic (self, found, number);
 }
 
 /* With which record the segments of an epoch begin, from @at to @end. UINT64_MAX: too few endpoints have any. */
