@@ -262,6 +262,10 @@ unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position);
 unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, size_t n_endpoints, unsigned n);
 /** What each of the first @n_endpoints endpoints has free for itself, as placement wants it. */
 void ecfs_archive_rooms (const EcfsArchive *self, size_t n_endpoints, uint64_t *ret_rooms);
+/** Whether an endpoint has a capacity of its configuration. */
+bool ecfs_archive_has_capacities (const EcfsArchive *self);
+/** Counts what endpoints with a capacity have, for the figures of space that they are asked for from then on. */
+bool ecfs_archive_count_used (EcfsArchive *self, GError **error);
 /** A number that changes when other endpoints take stripes than before, or have other room. */
 uint64_t ecfs_archive_space_state (const EcfsArchive *self);
 /** Whether an endpoint that takes stripes has not said yet how much room it has, or that it cannot say. */

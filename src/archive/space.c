@@ -169,3 +169,40 @@ bool ecfs_archive_space_is_owed (const EcfsArchive *self)
             return true;
     return false;
 }
+
+static uint64_t written_to (const EcfsArchiveEndpoint *endpoint)
+{
+    EcfsEndpointHealth health = {0};
+    ecfs_endpoint_health (endpoint->endpoint, &health);
+    ecfs_endpoint_health_clear (&health);
+    return health.written_bytes;
+}
+
+bool ecfs_archive_has_capacities (const EcfsArchive *self)
+{
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (self); i++)
+        if (self->endpoints[i].endpoint != NULL && ecfs_endpoint_capacity (self->endpoints[i].endpoint) > 0)
+            return true;
+    return false;
+}
+
+bool ecfs_archive_count_used (EcfsArchive *self, GError **error)
+{
+    size_t n = 0, n_endpoints = ecfs_archive_n_endpoints (self);
+    g_autofree int64_t *ids = g_new (int64_t, n_endpoints + 1);
+    g_autofree size_t *positions = g_new (size_t, n_endpoints + 1);
+    g_autofree uint64_t *written = g_new (uint64_t, n_endpoints + 1), *used = g_new0 (uint64_t, n_endpoints + 1);
+    for (size_t i = 0; i < n_endpoints; i++) {
+        const EcfsArchiveEndpoint *endpoint = &self->endpoints[i];
+        if (endpoint->endpoint == NULL || ecfs_endpoint_capacity (endpoint->endpoint) == 0)
+            continue;
+        positions[n] = i;
+        ids[n] = endpoint->id;
+        written[n++] = written_to (endpoint); /* what is written while it is counted may count twice */
+    }
+    if (n > 0 && !ecfs_catalog_bytes_at (self->catalog, ids, n, used, error))
+        return ecfs_prefix (error, "what endpoints have of their capacity");
+    for (size_t i = 0; i < n; i++)
+        ecfs_endpoint_note_used (self->endpoints[positions[i]].endpoint, used[i], written[i]);
+    return true;
+}

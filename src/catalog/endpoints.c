@@ -1,5 +1,6 @@
 /* Endpoint rows: stripes name endpoints by row id, everything outside by UUID. */
 #include "catalog/content_priv.h"
+#include "catalog/work.h"
 
 #define OBJECTS_AT_ONCE   4096 /* that are looked at for stripes at an endpoint */
 #define DELETIONS_AT_ONCE 512  /* that are forgotten with it */
@@ -358,4 +359,43 @@ bool ecfs_catalog_estimate_set (EcfsCatalog *self, const EcfsEstimateRow *row, G
                    EXEC (self, ESTIMATE_SET, error, INT (latency[0]), INT (latency[1]), INT (latency[2]),
                          INT (reads[0]), INT (reads[1]), INT (reads[2]), INT (writes[0]), INT (writes[1]),
                          INT (writes[2]), INT (row->endpoint)));
+}
+
+typedef struct Counting {
+    const int64_t *endpoints;
+    size_t n;
+    uint64_t *bytes;
+    int64_t after; /* the object that was counted last */
+} Counting;
+
+static bool count_some (EcfsCatalog *self, Counting *counting, bool *ret_more, GError **error)
+{
+    int64_t upto = 0;
+    int found = QUERY_NUMBER (self, OBJECT_SKIP, &upto, error, INT (counting->after), INT (OBJECTS_AT_ONCE));
+    *ret_more = upto > 0;
+    if (found < 0 || upto == 0)
+        return found >= 0;
+    autoquery *query = QUERY (self, STRIPE_BYTES, error, INT (counting->after), INT (upto));
+    while ((found = ecfs_query_step (self, query, error)) == 1)
+        for (size_t i = 0; i < counting->n; i++)
+            if (counting->endpoints[i] == sqlite3_column_int64 (query, 0))
+                counting->bytes[i] += (uint64_t) MAX (sqlite3_column_int64 (query, 1), 0);
+    counting->after = upto;
+    return found == 0;
+}
+
+bool ecfs_catalog_bytes_at (EcfsCatalog *self, const int64_t *endpoints, size_t n, uint64_t *ret_bytes, GError **error)
+{
+    Counting counting = {.endpoints = endpoints, .n = n, .bytes = ret_bytes};
+    bool more = true;
+    for (size_t i = 0; i < n; i++) {
+        EcfsRetained waiting;
+        if (!ecfs_catalog_retained (self, endpoints[i], &waiting, error))
+            return false;
+        ret_bytes[i] = waiting.bytes;
+    }
+    while (more)
+        if (!READ (self, count_some (self, &counting, &more, error)))
+            return false;
+    return true;
 }

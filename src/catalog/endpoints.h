@@ -95,4 +95,8 @@ bool ecfs_catalog_estimate_set (EcfsCatalog *self, const EcfsEstimateRow *row, G
 /** Figures that are absent or negative are 0; whether the others are possible is for the caller to see. */
 bool ecfs_catalog_estimate (EcfsCatalog *self, int64_t endpoint, EcfsEstimateRow *ret_row, GError **error);
 
+/** How many bytes of stripes each of @n endpoints (row ids) has, with those that wait for their deletion; some objects
+ * at a time. */
+bool ecfs_catalog_bytes_at (EcfsCatalog *self, const int64_t *endpoints, size_t n, uint64_t *ret_bytes, GError **error);
+
 #endif

@@ -262,6 +262,7 @@
     X (ENDPOINT_LIST_ALL, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
     X (ENDPOINT_REMOVED, "SELECT name FROM endpoints WHERE uuid = ? AND state = 4") \
     X (ENDPOINT_NAME_REMOVED, "SELECT count (*) FROM endpoints WHERE state = 4 AND instr (name, ?1) = 1") \
+    X (STRIPE_BYTES, "SELECT endpoint, sum (size) FROM stripes WHERE object > ? AND object <= ? GROUP BY endpoint") \
     X (OBJECT_SKIP, "SELECT ifnull (max (id), 0) FROM (SELECT id FROM objects WHERE id > ? ORDER BY id LIMIT ?)") \
     X (STRIPES_AT, "SELECT object, idx, instance, size FROM stripes WHERE object > ? AND object <= ? AND endpoint = ? " \
        "ORDER BY object, idx") \

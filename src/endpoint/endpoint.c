@@ -115,6 +115,13 @@ static bool parse_timeout (const EcfsEndpointSpec *spec, const char *key, int64_
     return true;
 }
 
+static bool parse_capacity (EcfsEndpoint *self, const EcfsEndpointSpec *spec, GError **error)
+{
+    const char *text = ecfs_spec_option (spec, "capacity");
+    return text == NULL || (ecfs_parse_size (text, &self->capacity) && self->capacity > 0) ||
+           ecfs_fail (error, EINVAL, "capacity = \"%s\" is not a number of bytes such as 500G or 2T", text);
+}
+
 static bool parse_retention (EcfsEndpoint *self, const EcfsEndpointSpec *spec, GError **error)
 {
     const char *text = ecfs_spec_option (spec, ECFS_RETAIN_OPTION_KEY);
@@ -134,7 +141,7 @@ static bool parse_retention (EcfsEndpoint *self, const EcfsEndpointSpec *spec, G
 static bool parse_options (EcfsEndpoint *self, const EcfsEndpointSpec *spec, GError **error)
 {
     if (!check_keys (self->driver, spec, error) || !parse_retention (self, spec, error) ||
-        !parse_timeout (spec, "stall_timeout", &self->stall_timeout_us, error) ||
+        !parse_capacity (self, spec, error) || !parse_timeout (spec, "stall_timeout", &self->stall_timeout_us, error) ||
         !parse_timeout (spec, "connect_timeout", &self->connect_timeout_us, error))
         return false;
     const char *text = ecfs_spec_option (spec, "connections");

@@ -193,6 +193,12 @@ typedef struct EcfsEstimates {
     EcfsQuantiles write_bytes_per_s;
 } EcfsEstimates;
 
+/** How many bytes the archive may have at it; 0: as many as it takes. */
+uint64_t ecfs_endpoint_capacity (const EcfsEndpoint *self);
+/** What the archive has at it, when @written_bytes (as in its health) had been written; what is written since counts,
+ * and the next answer of ecfs_endpoint_space () is at most what is left of the capacity. Thread-safe. */
+void ecfs_endpoint_note_used (EcfsEndpoint *self, uint64_t bytes, uint64_t written_bytes);
+
 typedef struct EcfsEndpointHealth {
     bool connected;        /* at least one connection was made and works */
     bool down;             /* requests fail at once */

@@ -7,7 +7,11 @@
 
 #define PAUSE_US        (2 * G_USEC_PER_SEC)
 #define SPACE_PERIOD_US (15 * G_USEC_PER_SEC)
-#define KEEP_PERIOD_US  (300 * G_USEC_PER_SEC) /* what a mount that dies forgets */
+#define COUNT_PERIOD_US                                                                                                \
+    (600 * G_USEC_PER_SEC)                    /* what endpoints with a capacity have; what is written counts at once   \
+                                               */
+#define COUNT_SOON_US  (20 * G_USEC_PER_SEC)  /* the same, where one is full: something may have been deleted */
+#define KEEP_PERIOD_US (300 * G_USEC_PER_SEC) /* what a mount that dies forgets */
 
 struct EcfsMaintenance {
     EcfsArchive *archive;
@@ -24,6 +28,7 @@ struct EcfsMaintenance {
     unsigned n_asked;   /* space requests under way */
     unsigned n_answers; /* wraps around */
     int64_t asked_us;   /* the thread's, as the next ones; 0: never */
+    int64_t counted_us;
     uint64_t space_state;
     int64_t kept_us;
     uint64_t kept_bytes; /* moved until then */
@@ -70,6 +75,19 @@ static bool any_full (const EcfsArchive *archive)
     return false;
 }
 
+/* Before they are asked, which makes it count. */
+static void count_used (EcfsMaintenance *self, bool soon)
+{
+    g_autoptr (GError) error = NULL;
+    int64_t now_us = ecfs_now_us ();
+    bool is_due = self->counted_us == 0 || now_us - self->counted_us >= (soon ? COUNT_SOON_US : COUNT_PERIOD_US);
+    if (!is_due || !ecfs_archive_has_capacities (self->archive))
+        return;
+    self->counted_us = now_us;
+    if (!ecfs_archive_count_used (self->archive, &error))
+        g_warning ("%s", error->message);
+}
+
 /* Asks when it is time, and counts anew when something moved. */
 static void keep_space (EcfsMaintenance *self, bool nobody_owes)
 {
@@ -77,6 +95,7 @@ static void keep_space (EcfsMaintenance *self, bool nobody_owes)
     int64_t period_us = soon ? PAUSE_US : SPACE_PERIOD_US;
     if (nobody_owes && (self->asked_us == 0 || ecfs_now_us () - self->asked_us >= period_us)) {
         self->asked_us = ecfs_now_us ();
+        count_used (self, soon);
         ask_space (self);
     }
     uint64_t state = ecfs_archive_space_state (self->archive);

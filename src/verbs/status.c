@@ -163,6 +163,8 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
     add_gap (facts, archive, endpoint);
     if (found->space_known)
         json_object_set_int_member (facts, "free_bytes", (int64_t) found->free_bytes);
+    if (endpoint->endpoint != NULL && ecfs_endpoint_capacity (endpoint->endpoint) > 0)
+        json_object_set_int_member (facts, "capacity_bytes", (int64_t) ecfs_endpoint_capacity (endpoint->endpoint));
     if (found->word != NULL && !health.down && endpoint->state < ECFS_ENDPOINT_FAILED)
         add_found (facts, archive, endpoint, found);
     ecfs_endpoint_health_clear (&health);

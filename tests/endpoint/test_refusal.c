@@ -56,6 +56,46 @@ static void test_full (void)
     check_refusal (endpoint, false, false);
 }
 
+static uint64_t free_of (EcfsEndpoint *endpoint)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint, &health);
+    uint64_t bytes = health.space.told ? health.space.free_bytes : UINT64_MAX;
+    ecfs_endpoint_health_clear (&health);
+    return bytes;
+}
+
+/* Whatever the account says: what is left of the capacity counts, and what was written since the archive counted. */
+static void test_capacity (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = script_start (",capacity=20M");
+    const uint64_t capacity = 20 << 20;
+    uint64_t told;
+    g_autoptr (GError) error = NULL;
+    set_store (0, 1000000000);
+    g_assert_cmpuint (ecfs_endpoint_capacity (endpoint), ==, capacity);
+    ask_space (endpoint);
+    g_assert_cmpuint (free_of (endpoint), ==, UINT64_MAX); /* what the archive has there is not known yet */
+    ecfs_endpoint_note_used (endpoint, 5 << 20, 0);
+    g_assert_true (ecfs_endpoint_space_wait (endpoint, &told, &error));
+    g_assert_cmpuint (told, ==, 15 << 20);
+    g_assert_cmpuint (free_of (endpoint), ==, 15 << 20);
+    g_assert_cmpint (try_write (endpoint, 1 << 20), ==, 0);
+    for (unsigned i = 0; i < 2; i++) { /* also where it was not counted anew */
+        g_assert_cmpuint (free_of (endpoint), ==, 14 << 20);
+        ask_space (endpoint);
+    }
+    g_assert_false (ecfs_endpoint_has_room (endpoint, 15 << 20));
+    check_refusal (endpoint, false, true);
+    ecfs_endpoint_note_used (endpoint, 100 << 20, 1 << 20);
+    ask_space (endpoint);
+    g_assert_cmpuint (free_of (endpoint), ==, 0);
+    set_store (0, 3 << 20); /* the account has less */
+    ecfs_endpoint_note_used (endpoint, 0, 1 << 20);
+    ask_space (endpoint);
+    g_assert_cmpuint (free_of (endpoint), ==, 3 << 20);
+}
+
 static void test_filled_by_others (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = script_start ("");
@@ -193,6 +233,7 @@ int main (int argc, char **argv)
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     script_register ();
     g_test_add_func ("/refusal/is-full-until-what-did-not-fit-would", test_full);
+    g_test_add_func ("/refusal/has-no-more-than-its-capacity", test_capacity);
     g_test_add_func ("/refusal/is-full-whatever-it-said-before", test_filled_by_others);
     g_test_add_data_func ("/refusal/full-by-quota-is-tried-again-after-a-while", GINT_TO_POINTER (EDQUOT), test_quota);
     g_test_add_data_func ("/refusal/full-against-its-own-figures-is-as-with-a-quota", GINT_TO_POINTER (ENOSPC),

@@ -126,6 +126,46 @@ def test_accounts_that_cannot_tell_count_as_large(place):
     lab.write_pattern(mount.path / "file", FILE, 1)
 
 
+def bytes_of_stripes(endpoint):
+    return sum(path.stat().st_size for path in lab.stripe_files(endpoint))
+
+
+def test_no_more_than_the_capacity_is_stored(place):
+    """It is full then, and others take what comes; what was deleted gives room."""
+    archive = place.archive(place.directories([*lab.NAMES, "spare"]))
+    for name in [*lab.NAMES, "spare"]:  # rooms decide by lot who gets how much
+        archive.configure(f"endpoint {name}", capacity="8M" if name == "spare" else "34M")
+    archive.configure("archive", deletion_grace="0")
+    mount = place.mount(archive)
+    paths = [mount.path / f"file-{number}" for number in range(32)]
+    lab.until(lambda: 0 < facts_of(archive, "spare").get("free_bytes", 0) <= 8 * MIB, PATIENCE, "its room is known")
+    digests = [lab.write_pattern(path, 2 * FILE, number) for number, path in enumerate(paths)]
+    archive.await_stored()
+    stored = bytes_of_stripes(archive["spare"])
+    assert 3 * MIB < stored <= 8 * MIB, stored
+    assert facts_of(archive, "spare")["capacity_bytes"] == 8 * MIB
+    for path, digest in zip(paths, digests):
+        assert lab.digest(path) == digest
+        path.unlink()
+    lab.until(lambda: facts_of(archive, "spare")["free_bytes"] > 7 * MIB, PATIENCE, "its room is given back")
+    lab.write_pattern(mount.path / "later", 2 * FILE, 1)
+    archive.await_stored()
+
+
+def facts_of(archive, name):
+    return next(facts for facts in archive.json("status")["endpoints"] if facts["name"] == name)
+
+
+def test_capacities_foretell_what_fits(place):
+    archive = place.archive(place.directories(lab.NAMES))
+    for name in lab.NAMES:
+        archive.configure(f"endpoint {name}", capacity="30M")
+    mount = place.mount(archive)
+    known_free_bytes(mount, 120 * MIB)
+    assert abs(fill(mount) - 120 * MIB) < 10 * MIB
+    assert max(bytes_of_stripes(archive[name]) for name in lab.NAMES) <= 30 * MIB
+
+
 def test_who_cannot_take_stripes_does_not_count(place):
     archive = place.archive(on_disks(place, [64] * 6))
     mount = place.mount(archive)

@@ -110,6 +110,7 @@ struct EcfsEndpoint {
     int64_t stall_timeout_us;
     int64_t connect_timeout_us;
     unsigned n_slots;
+    uint64_t capacity; /* bytes that the archive may have here; 0: all that there are */
     EcfsSlot *slots;
     pthread_t keeper;  /* the one that starts and stops */
     int64_t retain_us; /* ECFS_RETAIN_NOT, ECFS_RETAIN_ALWAYS, or how long what is to go stays */
@@ -149,6 +150,9 @@ struct EcfsEndpoint {
     Distribution latency;    /* µs to the first byte of an answer, where nothing else was under way */
     EcfsEndpointSpace space; /* as told last, … */
     uint64_t space_written;  /* … when this had been written in all */
+    bool used_known;         /* what the archive has here, … */
+    uint64_t used;           /* … as it told last, … */
+    uint64_t used_written;   /* … when this had been written in all */
     Silences silences[ECFS_N_OWES];
     Refusal refusal;
 };

@@ -136,15 +136,46 @@ static void weigh_figure_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
     }
 }
 
-void ecfs_core_note_space_locked (EcfsEndpoint *self, const EcfsStream *request, const EcfsEndpointSpace *space)
+/* What the archive may still use, whatever the endpoint says; nobody knows as long as the archive has not counted. */
+static void limit_locked (const EcfsEndpoint *self, uint64_t written, EcfsEndpointSpace *space)
+    ECFS_REQUIRES (self->lock)
+{
+    uint64_t used = self->used + (written - MIN (written, self->used_written));
+    uint64_t left = self->capacity - MIN (self->capacity, used);
+    if (self->capacity == 0)
+        return;
+    if (!space->told || left < space->free_bytes) {
+        space->free_bytes = left;
+        space->device = 0; /* what others write there takes nothing from it */
+    }
+    space->asked = space->told = self->used_known;
+}
+
+void ecfs_core_note_space_locked (EcfsEndpoint *self, const EcfsStream *request, const EcfsEndpointSpace *told)
 {
     bool full = self->refusal.code == ENOSPC;
+    EcfsEndpointSpace limited = *told, *space = &limited;
+    limit_locked (self, request->written_before, space);
     if (full && space->told && request->taken_us < self->refusal.failed_us)
         return;
     self->space = *space;
     self->space_written = request->written_before;
     if (full && space->told)
         weigh_figure_locked (self);
+}
+
+uint64_t ecfs_endpoint_capacity (const EcfsEndpoint *self)
+{
+    return self->capacity;
+}
+
+void ecfs_endpoint_note_used (EcfsEndpoint *self, uint64_t bytes, uint64_t written_bytes)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->used = bytes;
+    self->used_written = written_bytes;
+    self->used_known = true;
+    ecfs_mutex_unlock (&self->lock);
 }
 
 bool ecfs_endpoint_has_room (EcfsEndpoint *self, uint64_t bytes)
@@ -156,8 +187,8 @@ bool ecfs_endpoint_has_room (EcfsEndpoint *self, uint64_t bytes)
         self->refusal.needs_bytes = MAX (self->refusal.needs_bytes, bytes + MARGIN_BYTES);
     else if (!fits && self->refusal.code == 0)
         begin_locked (self, ENOSPC,
-                      g_strdup_printf ("endpoint %s: %" PRIu64 " bytes do not fit into the %" PRIu64 " that are left",
-                                       self->name, bytes, free_bytes),
+                      g_strdup_printf ("endpoint %s: %" PRIu64 " bytes do not fit into the %" PRIu64 " that are left%s",
+                                       self->name, bytes, free_bytes, self->capacity > 0 ? " of its capacity" : ""),
                       bytes);
     ecfs_mutex_unlock (&self->lock);
     return fits;

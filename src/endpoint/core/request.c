@@ -680,21 +680,26 @@ void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
     g_clear_error (&error);
 }
 
-static void note_space (EcfsStream *request, const EcfsEndpointSpace *space)
+/* What counts of it; false: no figure. */
+static bool note_space (EcfsStream *request, const EcfsEndpointSpace *space, uint64_t *ret_free)
 {
     EcfsEndpoint *self = request->endpoint;
     ecfs_mutex_lock (&self->lock);
     ecfs_core_note_space_locked (self, request, space);
+    *ret_free = ecfs_core_free_locked (self);
+    bool told = self->space.told;
     ecfs_mutex_unlock (&self->lock);
+    return told;
 }
 
 void ecfs_request_finish_space (EcfsStream *request, uint64_t free_bytes, const char *device)
 {
+    uint64_t counts;
     EcfsEndpointSpace space = {.asked = true, .told = true, .free_bytes = free_bytes};
     if (device != NULL)
         space.device = MAX (ecfs_xxh3_64 (device, strlen (device)), 1); /* 0 means none */
-    note_space (request, &space);
-    ecfs_request_finish (request, free_bytes, NULL);
+    bool told = note_space (request, &space, &counts);
+    ecfs_request_finish (request, told ? counts : free_bytes, NULL);
 }
 
 void ecfs_request_finish_marker (EcfsStream *request, const char *text, size_t size)
@@ -725,7 +730,10 @@ void ecfs_request_fail (EcfsStream *request, int code, const char *format, ...)
     va_start (args, format);
     GError *error = g_error_new_valist (ECFS_ERROR, code, format, args);
     va_end (args);
-    if (request->kind == ECFS_REQUEST_SPACE && code == ENOTSUP) /* what cannot be had now stays as it was */
-        note_space (request, &(EcfsEndpointSpace){.asked = true});
-    ecfs_request_finish (request, 0, error);
+    uint64_t free_bytes = 0;
+    /* What cannot be had now stays as it was. */
+    if (request->kind == ECFS_REQUEST_SPACE && code == ENOTSUP &&
+        note_space (request, &(EcfsEndpointSpace){.asked = true}, &free_bytes))
+        g_clear_error (&error);
+    ecfs_request_finish (request, free_bytes, error);
 }
