@@ -3,6 +3,7 @@
 #include "catalog/journal.h"
 #include "catalog/journal_rows.h"
 #include "journal/journal_io.h"
+#include "journal/superfluous.h"
 
 #include <inttypes.h>
 
@@ -42,15 +43,9 @@ static void on_listed (void *user, const EcfsListed *listed)
         g_array_append_val (self->files, seen);
 }
 
-/* What contains another comes before it. */
 static int compare (const void *a, const void *b)
 {
-    const EcfsJournalFile *left = &((const Seen *) a)->file, *right = &((const Seen *) b)->file;
-    if (left->epoch != right->epoch)
-        return left->epoch < right->epoch ? -1 : 1;
-    if (left->first != right->first)
-        return left->first < right->first ? -1 : 1;
-    return (left->last < right->last) - (left->last > right->last);
+    return ecfs_segment_compare (&((const Seen *) a)->file, &((const Seen *) b)->file);
 }
 
 static Seen *seen_at (const Merging *self, guint i)
@@ -79,25 +74,7 @@ static GPtrArray *load (const Merging *self, const Seen *seen)
         g_info ("a segment stays as it is: %s", why->message);
         return NULL;
     }
-    bool whole = rows->len == file.last - file.first + 1;
-    for (guint i = 0; whole && i < rows->len; i++)
-        whole = ((const EcfsJournalRow *) g_ptr_array_index (rows, i))->sequence == file.first + i;
-    return whole ? g_steal_pointer (&rows) : NULL;
-}
-
-static bool is_same (const EcfsJournalRow *a, const EcfsJournalRow *b)
-{
-    return a->sequence == b->sequence && a->time_ns == b->time_ns && a->record->len == b->record->len &&
-           memcmp (a->record->data, b->record->data, a->record->len) == 0;
-}
-
-/* Whether the records of @all have those of @some from their number @at on. */
-static bool has_rows (const GPtrArray *all, uint64_t at, const GPtrArray *some)
-{
-    bool has = at <= all->len && some->len <= all->len - at;
-    for (guint i = 0; has && i < some->len; i++)
-        has = is_same (g_ptr_array_index (all, at + i), g_ptr_array_index (some, i));
-    return has;
+    return ecfs_segment_is_whole (&file, rows) ? g_steal_pointer (&rows) : NULL;
 }
 
 static bool is_behind (const Merging *self, const EcfsJournalFile *file)
@@ -121,22 +98,19 @@ static bool remove_file (Merging *self, Seen *seen, GError **error)
 
 /* Those that another one contains, as a merging that broke off has left them. */
 
-static bool contains (const EcfsJournalFile *wide, const EcfsJournalFile *other)
-{
-    return wide->epoch == other->epoch && wide->first <= other->first && other->last <= wide->last;
-}
-
 /* Removes what @wide contains from @from on, if it says the same. *ret_end is the first that it does not contain. */
 static bool remove_contained (Merging *self, guint at, guint *ret_end, GError **error)
 {
     Seen *wide = seen_at (self, at);
     g_autoptr (GPtrArray) rows = NULL;
     guint end = at + 1;
-    for (; end < self->files->len && contains (&wide->file, &seen_at (self, end)->file) && !is_stopped (self); end++) {
+    for (; end < self->files->len && ecfs_segment_contains (&wide->file, &seen_at (self, end)->file) &&
+           !is_stopped (self);
+         end++) {
         Seen *seen = seen_at (self, end);
         rows = rows == NULL && !wide->stays ? load (self, wide) : rows;
         g_autoptr (GPtrArray) some = rows == NULL ? NULL : load (self, seen);
-        if (some == NULL || !has_rows (rows, seen->file.first - wide->file.first, some))
+        if (some == NULL || !ecfs_segment_has_rows (rows, seen->file.first - wide->file.first, some))
             seen->stays = wide->stays = true;
         else if (!remove_file (self, seen, error))
             return false;
@@ -227,7 +201,7 @@ static bool store (Merging *self, const EcfsJournalFile *first, const GPtrArray 
     }
     self->n_behind += is_behind (self, &merged.file);
     g_autoptr (GPtrArray) there = load (self, &merged);
-    return (there != NULL && there->len == rows->len && has_rows (there, 0, rows)) ||
+    return (there != NULL && there->len == rows->len && ecfs_segment_has_rows (there, 0, rows)) ||
            ecfs_fail (error, EIO, "endpoint %s: %s does not read as it was stored", ecfs_endpoint_name (self->endpoint),
                       name);
 }

@@ -10,6 +10,7 @@
 #include "journal/journal_open.h"
 #include "journal/journal_watch.h"
 #include "journal/merge.h"
+#include "journal/superfluous.h"
 
 #include <inttypes.h>
 
@@ -21,7 +22,6 @@
 #define END_US         (10 * G_USEC_PER_SEC) /* for one that is due when the archive is closed … */
 #define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
 #define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
-#define N_GENERATIONS  2
 #define MERGE_US       (20 * G_USEC_PER_SEC) /* for one endpoint at one look */
 
 _Atomic int64_t ecfs_snapshot_look_us = 60 * G_USEC_PER_SEC;
@@ -58,25 +58,6 @@ struct EcfsSnapshots {
     bool ended; /* guarded by lock */
 };
 
-static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *row)
-{
-    if (epoch != row->epoch)
-        return epoch < row->epoch ? -1 : 1;
-    return sequence < row->sequence ? -1 : sequence > row->sequence;
-}
-
-/* Whether a mark is of before: its journal stays from the last snapshot before it on. */
-static bool is_marked_before (EcfsArchive *archive, const EcfsSnapshotRow *row)
-{
-    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL);
-    bool any = marks == NULL; /* the next look tells what is wrong */
-    for (guint i = 0; !any && i < marks->len; i++) {
-        const EcfsMark *mark = &g_array_index (marks, EcfsMark, i);
-        any = compare (mark->epoch, mark->sequence, row) < 0;
-    }
-    return any;
-}
-
 /* How long a snapshot that is far smaller than the last is told of. */
 static int64_t alarm_since (EcfsArchive *archive)
 {
@@ -105,7 +86,7 @@ static int64_t history_since (EcfsArchive *archive, const GArray *rows, const Ec
     if (next != NULL)
         sealed_ns = next->time_ns;
     for (guint i = 0; i < rows->len; i++) /* the newest come first */
-        if (compare (end.epoch, end.sequence, &g_array_index (rows, EcfsSnapshotRow, i)) < 0)
+        if (ecfs_snapshot_compare (end.epoch, end.sequence, &g_array_index (rows, EcfsSnapshotRow, i)) < 0)
             sealed_ns = g_array_index (rows, EcfsSnapshotRow, i).time_ns;
     return MAX (since_ns, sealed_ns);
 }
@@ -154,7 +135,8 @@ bool ecfs_snapshot_note (EcfsArchive *archive, const EcfsSnapshotRow *row, GErro
         g_warning ("%s: the snapshot of the catalog has %" PRIu64 " bytes, and the one before it had %" PRIu64
                    ": most names have gone since; 'ecfs status' says how to see what there was",
                    ecfs_archive_directory (archive), row->bytes, g_array_index (rows, EcfsSnapshotRow, 1).bytes);
-    return ecfs_catalog_snapshot_add (catalog, row, N_GENERATIONS, history_since (archive, rows, row), error);
+    return ecfs_catalog_snapshot_add (catalog, row, ECFS_SNAPSHOT_GENERATIONS, history_since (archive, rows, row),
+                                      error);
 }
 
 /* Stores one, without the endpoints that fail as long as enough are left. */
@@ -312,22 +294,11 @@ typedef struct Tidying {
     GPtrArray *names;   /* of what goes */
 } Tidying;
 
-static bool is_superfluous (const GArray *rows, const EcfsJournalFile *file)
-{
-    const EcfsSnapshotRow *newest = &g_array_index (rows, EcfsSnapshotRow, 0);
-    if (file->kind == ECFS_JOURNAL_SEGMENT)
-        return compare (file->epoch, file->last, &g_array_index (rows, EcfsSnapshotRow, rows->len - 1)) <= 0;
-    bool stays = compare (file->epoch, file->last, newest) >= 0;
-    for (guint i = 0; i < rows->len; i++)
-        stays = stays || compare (file->epoch, file->last, &g_array_index (rows, EcfsSnapshotRow, i)) == 0;
-    return !stays;
-}
-
 static void on_listed (void *user, const EcfsListed *listed)
 {
     Tidying *self = user;
     EcfsJournalFile file;
-    if (!ecfs_journal_file_name_parse (listed->name, &file) || !is_superfluous (self->rows, &file))
+    if (!ecfs_journal_file_name_parse (listed->name, &file) || !ecfs_journal_is_superfluous (self->rows, &file))
         return;
     g_ptr_array_add (self->names, g_strdup (listed->name));
 }
@@ -354,12 +325,11 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (rows == NULL)
         return false;
-    const EcfsSnapshotRow *oldest =
-        rows->len < N_GENERATIONS ? NULL : &g_array_index (rows, EcfsSnapshotRow, rows->len - 1);
-    /* What is before the oldest tells the past: of a catalog that was recovered, what the one before it had. */
-    bool enough = oldest != NULL && is_safe (self, oldest) && oldest->time_ns <= history_since (archive, rows, NULL) &&
-                  !is_marked_before (archive, oldest);
-    size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
+    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL); /* the next look tells why */
+    const EcfsJournalNeeds needs = {.n_copies = ecfs_archive_journal_copies (archive),
+                                    .since_ns = history_since (archive, rows, NULL),
+                                    .marks = marks};
+    size_t n_endpoints = ecfs_journal_may_go (rows, &needs) ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         if (!self->tidied[i] && ecfs_archive_endpoint_counts (endpoint) &&
@@ -490,8 +460,8 @@ static bool lies_open (EcfsSnapshots *self, const GArray *rows)
         !ecfs_journal_open_files (self->archive, &n_files, &n_unknown, NULL))
         return false; /* the next look tells what is wrong */
     for (guint i = 0; i < rows->len; i++)
-        n_later += compare (end.epoch, end.sequence, &g_array_index (rows, EcfsSnapshotRow, i)) < 0;
-    return n_files + n_unknown > 0 && n_later < N_GENERATIONS;
+        n_later += ecfs_snapshot_compare (end.epoch, end.sequence, &g_array_index (rows, EcfsSnapshotRow, i)) < 0;
+    return n_files + n_unknown > 0 && n_later < ECFS_SNAPSHOT_GENERATIONS;
 }
 
 /* Whether a recovery would read much that is no snapshot, or endpoints what they should not. */
