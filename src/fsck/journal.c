@@ -4,6 +4,7 @@
 #include "archive/marks.h"
 #include "fsck/fsck_priv.h"
 #include "journal/journal_watch.h"
+#include "journal/past_journal.h"
 #include "wire/wire.h"
 
 #define ANSWER_MS (15 * 60 * 1000) /* a snapshot of a large catalog takes minutes */
@@ -36,6 +37,22 @@ static bool store (EcfsFsckRun *self, bool renew, GError **error)
            (!renew || ecfs_journal_renew (archive, error));
 }
 
+/* What tells the past may be missing where all is that tells the present. */
+static void look_at_past (EcfsFsckRun *self, char **ret_missing)
+{
+    g_autoptr (GError) why = NULL;
+    g_autoptr (EcfsPastJournal) past = ecfs_past_journal_look (self->archive, &why);
+    if (past == NULL)
+        g_warning ("%s", why->message);
+    for (size_t i = 0; past != NULL && i < self->n_endpoints; i++) {
+        unsigned n_lacking = ecfs_past_journal_lacks (past, i);
+        if (n_lacking > 0 && ret_missing[i] == NULL)
+            ret_missing[i] = g_strdup_printf ("it lacks %u files of the journal that tell the past, which history or a "
+                                              "mark keeps",
+                                              n_lacking);
+    }
+}
+
 /* What is missing at each endpoint, as sentences, NULL where nothing is. Returns how many endpoints lack something. */
 static unsigned look_at_all (EcfsFsckRun *self, char **ret_missing)
 {
@@ -57,6 +74,7 @@ static unsigned look_at_all (EcfsFsckRun *self, char **ret_missing)
         lacks[i] = !sight.has_snapshot;
         ret_missing[i] = sight.missing;
     }
+    look_at_past (self, ret_missing);
     bool too_few = n_whole < MIN (n_seen, ecfs_snapshot_copies (self->archive));
     for (size_t i = 0; i < self->n_endpoints; i++) {
         if (too_few && lacks[i] && ret_missing[i] == NULL)

@@ -4,15 +4,17 @@
 #define STOP_LOOK_US 200000
 
 GPtrArray *ecfs_journal_load (EcfsArchive *archive, EcfsEndpoint *endpoint, const char *name, uint64_t size,
-                              uint64_t most_bytes, EcfsJournalFile *ret_file, GError **error)
+                              uint64_t most_bytes, EcfsJournalFile *ret_file, GByteArray **ret_bytes, GError **error)
 {
     char own_name[ECFS_JOURNAL_NAME_SIZE];
     if (size > SIZE_MOST) {
         (void) !(ecfs_fail (error, EBADMSG, "endpoint %s: %s is too large", ecfs_endpoint_name (endpoint), name));
         return NULL;
     }
-    g_autofree uint8_t *bytes = g_malloc (size + 1);
-    const EcfsRange range = {.size = size, .to = bytes};
+    g_autoptr (GByteArray) file = g_byte_array_sized_new ((guint) size + 1);
+    g_byte_array_set_size (file, (guint) size);
+    const uint8_t *bytes = file->data;
+    const EcfsRange range = {.size = size, .to = file->data};
     if (!ecfs_endpoint_read_wait (endpoint, name, &range, 1, error) ||
         !ecfs_journal_file_head (bytes, size, ret_file, error) ||
         (ret_file->raw_bytes > most_bytes &&
@@ -25,8 +27,11 @@ GPtrArray *ecfs_journal_load (EcfsArchive *archive, EcfsEndpoint *endpoint, cons
     }
     ecfs_journal_file_name (ret_file, own_name);
     if (g_str_equal (name, own_name) &&
-        ecfs_uuid_equal (&ret_file->archive, ecfs_catalog_archive (ecfs_archive_catalog (archive))))
+        ecfs_uuid_equal (&ret_file->archive, ecfs_catalog_archive (ecfs_archive_catalog (archive)))) {
+        if (ret_bytes != NULL)
+            *ret_bytes = g_steal_pointer (&file);
         return g_steal_pointer (&rows);
+    }
     (void) !(ecfs_fail (error, EBADMSG, "endpoint %s: %s is another file", ecfs_endpoint_name (endpoint), name));
     return NULL;
 }

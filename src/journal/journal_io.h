@@ -6,9 +6,10 @@
 #include "catalog/journal_file.h"
 
 /** The records (EcfsJournalRow) of a file of @size bytes that is as its @name says, and the archive's; else EBADMSG,
- * also where they take more than @most_bytes, or as ecfs_journal_file_parse () and ecfs_endpoint_read_wait (). */
+ * also where they take more than @most_bytes, or as ecfs_journal_file_parse () and ecfs_endpoint_read_wait ().
+ * *ret_bytes: the file itself; NULL: nobody wants it. */
 GPtrArray *ecfs_journal_load (EcfsArchive *archive, EcfsEndpoint *endpoint, const char *name, uint64_t size,
-                              uint64_t most_bytes, EcfsJournalFile *ret_file, GError **error);
+                              uint64_t most_bytes, EcfsJournalFile *ret_file, GByteArray **ret_bytes, GError **error);
 
 /** Stores @bytes under @name. EEXIST: there is a file of that name. ECANCELED soon after *@stop became true; NULL: it
  * is never given up. */

@@ -70,7 +70,7 @@ static bool is_whole (EcfsArchive *archive, size_t position, const EcfsSnapshotR
     ecfs_journal_file_name (&seen->file, name);
     /* The caller says that it is not there. */
     g_autoptr (GPtrArray) rows =
-        ecfs_journal_load (archive, endpoint, name, seen->size, ECFS_JOURNAL_FILE_MAX, &file, NULL);
+        ecfs_journal_load (archive, endpoint, name, seen->size, ECFS_JOURNAL_FILE_MAX, &file, NULL, NULL);
     return rows != NULL &&
            (file.kind == ECFS_JOURNAL_SEGMENT ? are_ours (archive, &file, rows) : file.time_ns == newest->time_ns);
 }

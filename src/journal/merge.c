@@ -69,7 +69,7 @@ static GPtrArray *load (const Merging *self, const Seen *seen)
     if (seen->size > 2 * MERGED_BYTES)
         return NULL;
     g_autoptr (GPtrArray) rows =
-        ecfs_journal_load (self->archive, self->endpoint, name, seen->size, RECORDS_MOST, &file, &why);
+        ecfs_journal_load (self->archive, self->endpoint, name, seen->size, RECORDS_MOST, &file, NULL, &why);
     if (rows == NULL) {
         g_info ("a segment stays as it is: %s", why->message);
         return NULL;

@@ -10,6 +10,7 @@
 #include "journal/journal_open.h"
 #include "journal/journal_watch.h"
 #include "journal/merge.h"
+#include "journal/past_journal.h"
 #include "journal/superfluous.h"
 
 #include <inttypes.h>
@@ -213,6 +214,13 @@ static bool mark_moment (EcfsArchive *archive, GError **error)
     return !same || ecfs_catalog_advance (ecfs_archive_catalog (archive), error);
 }
 
+/* What tells the past, where an endpoint lacks it. */
+static bool give_past (EcfsArchive *archive, const atomic_bool *stop, GError **error)
+{
+    g_autoptr (EcfsPastJournal) past = ecfs_past_journal_look (archive, error);
+    return past != NULL && ecfs_past_journal_give (past, stop, error);
+}
+
 bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (archive);
@@ -221,7 +229,8 @@ bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
         if (ecfs_archive_has_journal (ecfs_archive_endpoint (archive, i)))
             ecfs_lineage_await_told (ecfs_archive_lineage (archive), i, deadline_us);
     ecfs_mutex_lock (ecfs_archive_snapshot_lock (archive));
-    bool renewed = mark_moment (archive, error) && store_snapshot (archive, 0, NULL, error);
+    bool renewed =
+        mark_moment (archive, error) && store_snapshot (archive, 0, NULL, error) && give_past (archive, NULL, error);
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (archive));
     return renewed;
 }
@@ -319,17 +328,22 @@ static bool tidy_endpoint (EcfsSnapshots *self, EcfsEndpoint *endpoint, const GA
     return tidied; /* tried again later: what stays costs room only */
 }
 
+bool ecfs_snapshot_past_may_go (EcfsArchive *archive, const GArray *rows)
+{
+    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL); /* the next look tells why */
+    const EcfsJournalNeeds needs = {.n_copies = ecfs_archive_journal_copies (archive),
+                                    .since_ns = history_since (archive, rows, NULL),
+                                    .marks = marks};
+    return ecfs_journal_may_go (rows, &needs);
+}
+
 static bool tidy (EcfsSnapshots *self, GError **error)
 {
     EcfsArchive *archive = self->archive;
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (rows == NULL)
         return false;
-    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL); /* the next look tells why */
-    const EcfsJournalNeeds needs = {.n_copies = ecfs_archive_journal_copies (archive),
-                                    .since_ns = history_since (archive, rows, NULL),
-                                    .marks = marks};
-    size_t n_endpoints = ecfs_journal_may_go (rows, &needs) ? ecfs_archive_n_endpoints (archive) : 0;
+    size_t n_endpoints = ecfs_snapshot_past_may_go (archive, rows) ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         if (!self->tidied[i] && ecfs_archive_endpoint_counts (endpoint) &&
@@ -423,12 +437,14 @@ static void *run (void *data)
     EcfsSnapshots *self = data;
     g_autoptr (GError) error = NULL;
     ecfs_mutex_lock (ecfs_archive_snapshot_lock (self->archive));
-    if (!self->take && ecfs_now_us () >= self->watch_us) {
+    const bool watches = !self->take && ecfs_now_us () >= self->watch_us;
+    if (watches) {
         self->watch_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_watch_us);
         self->take = is_damaged (self);
     }
     bool done = (!self->take || (mark_moment (self->archive, &error) && take_snapshot (self, &error))) &&
-                drop_records (self, &error) && tidy (self, &error);
+                (!watches || give_past (self->archive, &self->stop, &error)) && drop_records (self, &error) &&
+                tidy (self, &error);
     atomic_store (&self->in_merge, true);
     done = done && merge (self, &error);
     atomic_store (&self->in_merge, false);

@@ -12,6 +12,8 @@
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
 #include "catalog/journal_file.h"
+#include "journal/journal_watch.h"
+#include "journal/past_journal.h"
 #include "journal/snapshot.h"
 #include "verbs/drain.h"
 #include "verbs/status.h"
@@ -91,11 +93,11 @@ static bool check_others (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint
     return enough || ecfs_prefix (error, "without endpoint %s", endpoint->name);
 }
 
-/* Where a snapshot may go: as many as are needed of those that are up. */
+/* Where a snapshot may go: as many as should have it of those that are up; 0: fewer than need it. */
 static size_t choose (EcfsArchive *self, EcfsEndpoint **ret_endpoints)
 {
     size_t n_chosen = 0, n_endpoints = ecfs_archive_n_endpoints (self), n_copies = ecfs_archive_journal_copies (self);
-    for (size_t i = 0; i < n_endpoints && n_chosen < n_copies; i++)
+    for (size_t i = 0; i < n_endpoints && n_chosen < ecfs_snapshot_copies (self); i++)
         if (ecfs_archive_has_journal (ecfs_archive_endpoint (self, i)) &&
             ecfs_archive_reaches (ecfs_archive_endpoint (self, i)) &&
             ecfs_lineage_may_write (ecfs_archive_lineage (self), i))
@@ -129,7 +131,9 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
 static bool store_snapshot (EcfsArchive *self, GError **error)
 {
     ecfs_mutex_lock (ecfs_archive_snapshot_lock (self));
-    bool stored = take_snapshot (self, error);
+    g_autoptr (EcfsPastJournal) past = NULL;
+    bool stored = take_snapshot (self, error) && (past = ecfs_past_journal_look (self, error)) != NULL &&
+                  ecfs_past_journal_give (past, ecfs_archive_stop_flag (self), error);
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (self));
     return stored;
 }

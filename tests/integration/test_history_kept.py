@@ -173,3 +173,51 @@ def test_a_new_machine_gets_what_a_mark_names(place, archive):
     for how, tree in (([], after), (["--at", "before"], before)):
         again, _ = recover(place, left, "--read-only", *how)
         lab.assert_same_tree(tree, tree_of(place, again, "-o", "ro"))
+
+
+def empty(endpoint):
+    """What an account has that was wiped and made anew, with its marker put back."""
+    for path in endpoint.root.rglob("*"):
+        if path.is_file() and path.name != "ecfs-endpoint":
+            path.unlink()
+
+
+def test_accounts_that_are_emptied_get_what_tells_the_past(place, kept, gone):  # noqa: F811
+    """One after another, each is filled again: then any two may vanish, and the past is told by the others."""
+    mount, moment, tree = gone
+    mark = lab.ecfs("mark", kept.path, "before")
+    assert mark.returncode == 0
+    for endpoint in kept.endpoints[:4]:
+        empty(endpoint)
+        assert fsck(kept, "-y")[0] == 1
+        assert fsck(kept, "-y", "--deep")[0] == 0
+    for endpoint in kept.endpoints[4:6]:
+        endpoint.kill()
+    lab.assert_same_tree(tree, tree_at(place, kept, moment))
+    mount.umount()
+
+
+def test_that_the_past_is_not_told_everywhere_is_told(place, kept, gone):  # noqa: F811
+    """Also where two snapshots of the present came since."""
+    gone[0].umount()
+    victim = kept.endpoints[0]
+    for endpoint in kept.endpoints[1:3]:
+        empty(endpoint)
+        assert fsck(kept, "-y")[0] == 1
+    assert fsck(kept, "-n")[0] == 0
+    segments = sorted(path for path in (victim.root / "journal").iterdir())
+    segments[0].unlink()
+    done = lab.run(FSCK, "-n", kept.path, check=False)
+    assert done.returncode == 4 and f"endpoint {victim.name}: it lacks 1 files of the journal" in done.stdout
+    assert lab.run(FSCK, "-y", kept.path, check=False).returncode == 1
+    assert segments[0].exists() and lab.run(FSCK, "-n", kept.path, check=False).returncode == 0
+
+
+def test_new_accounts_get_what_tells_the_past(place, kept, gone):  # noqa: F811
+    """All are replaced, one after another, each after snapshots of the present took the place of its records."""
+    _, moment, tree = gone
+    for number, endpoint in enumerate(list(kept.endpoints[:6])):
+        new = place.directories([f"new{number}"])[0]
+        lab.ecfs("endpoint", "replace", kept.path, endpoint.name, new.endpoint())
+        endpoint.kill()
+    lab.assert_same_tree(tree, tree_at(place, kept, moment))
