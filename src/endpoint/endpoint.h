@@ -125,6 +125,15 @@ char *ecfs_marker_format (const EcfsMarker *marker);
 char *ecfs_marker_format_content (const EcfsMarker *marker);
 /** Parses a hostile marker. EPROTO when it is none, ENOTSUP when it is of a later format. */
 bool ecfs_marker_parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error);
+/** Above 0: @a tells of something later than @b, by epochs, sessions and claims; below 0: the reverse. */
+int ecfs_marker_order (const EcfsMarker *a, const EcfsMarker *b);
+
+#define ECFS_MARKER_FILE_MAX (ECFS_MARKER_MAX_SIZE + 16) /* bytes of a file in ECFS_MARKER_DIRECTORY */
+
+/** Whether @name is one's there, and its number. */
+bool ecfs_marker_file_number (const char *name, uint64_t *ret_number);
+/** Parses such a hostile file. EPROTO, also when it is not whole; ENOTSUP. */
+bool ecfs_marker_file_parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error);
 
 /**
  * Makes an endpoint. @expected is what its marker must say; its nil archive UUID switches the check off, which is for

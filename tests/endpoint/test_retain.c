@@ -207,6 +207,37 @@ static void test_markers (Fixture *self, gconstpointer options)
     g_assert_true (is_there (self, "markers/00000009", &mode));
 }
 
+/* As `ecfs prune` leaves them: the first, and the newest. */
+static void test_removed (Fixture *self, gconstpointer options)
+{
+    static const EcfsMarker nothing;
+    mode_t mode;
+    for (uint64_t i = 1; i <= 8; i++)
+        mark (self, 10 * i);
+    for (unsigned number = 2; number <= 6; number++) {
+        g_autofree char *path = g_strdup_printf ("%s/markers/%08x", self->root, number);
+        g_assert_cmpint (number == 4 ? 0 : unlink (path), ==, 0);
+    }
+    g_assert_cmpuint (marked (self->endpoint), ==, 80);
+    g_autoptr (EcfsEndpoint) other = start (self, options, &self->marker, is_below_hundred);
+    g_assert_cmpuint (marked (other), ==, 80);
+    g_autoptr (EcfsEndpoint) finder = start (self, "", &nothing, is_below_hundred);
+    g_assert_cmpuint (marked (finder), ==, 80);
+    g_assert_cmpint (ecfs_endpoint_retain_us (finder), ==, ECFS_RETAIN_ALWAYS);
+    mark (self, 90);
+    g_assert_true (is_there (self, "markers/0000000a", &mode));
+    g_assert_cmpuint (marked (other), ==, 90);
+
+    /* An old one again, as who has the login stores it, is not later. */
+    EcfsMarker old = self->marker;
+    old.sequence = 30;
+    forge (self, 0xfffffff0, &old, "# whole\n");
+    g_autoptr (EcfsEndpoint) third = start (self, options, &self->marker, is_below_hundred);
+    g_assert_cmpuint (marked (third), ==, 90);
+    g_assert_true (ecfs_endpoint_mark_wait (third, &self->marker, false, NULL));
+    g_assert_true (is_there (self, "markers/0000000b", &mode));
+}
+
 static void test_taken_back (Fixture *self, gconstpointer options)
 {
     (void) options;
@@ -278,6 +309,8 @@ int main (int argc, char **argv)
     g_test_add ("/retain/what-is-old-may-go", Fixture, ",delete=after 1s", set_up, test_stays, tear_down);
     g_test_add ("/retain/an-upload-that-broke-off-stays", Fixture, ",delete=never", set_up, test_broken_off, tear_down);
     g_test_add ("/retain/the-newest-authentic-marker-counts", Fixture, ",delete=never", set_up, test_markers,
+                tear_down);
+    g_test_add ("/retain/markers-of-which-old-ones-are-gone", Fixture, ",delete=never", set_up, test_removed,
                 tear_down);
     g_test_add ("/retain/a-marker-that-is-gone", Fixture, ",delete=never", set_up, test_taken_back, tear_down);
     g_test_add ("/retain/a-login-that-may-delete", Fixture, ",delete=never", set_up, test_two_logins, tear_down);

@@ -3,12 +3,17 @@
  * in a file "markers/NUMBER", one behind the other without a gap, each made once; the newest that is whole and
  * authentic counts. A number may have a file that is neither: an upload broke off, or somebody else made it.
  *
+ * `ecfs prune` removes old ones, but never the first, by which one sees that there are others. So there are runs of
+ * numbers without a gap, and of the newest in each that count the one that tells of the latest does: the numbers are
+ * hostile, and a copy of an old marker under a high one is not later.
+ *
  * The root's counts all the same if somebody could replace it, and did so later.
  *
  * Looking goes through these states, and begins anew where the server has less than it had:
  *
  *   the root's marker → is there one more?, until there is none → size and text of the newest, of the one before it
- *   where that does not count, … → done; where the first is new, and they may be many, they are listed
+ *   where that does not count, … → done; where the first is new, and they may be many, they are listed, and each
+ *   run is looked at
  *
  * Adding is a write of the next number, of the one behind it where that is taken, and so on.
  */
@@ -20,15 +25,24 @@
 #define WHOLE         "# whole\n" /* ends each file: a comment */
 #define NUMBER_DIGITS 8
 #define MOST          UINT64_C (0xffffffff)
-#define LOOK_MOST     256  /* that do not count, before the one that does */
+#define LOOK_MOST     256  /* that do not count, before the one that does; and runs */
 #define TAKEN_MOST    4096 /* numbers, before one that is free; and that are new to a look */
 #define LISTED_MOST   1000000
+
+/* Numbers without a gap. */
+typedef struct Run {
+    uint64_t first, last;
+} Run;
 
 /* One look, or one marker that is added. */
 typedef struct Marks {
     EcfsEndpoint *endpoint; /* counted */
     EcfsMarker marker;      /* the root's; then the one that counts; or the one to be added */
     GHashTable *listed;     /* of numbers, while listing */
+    GArray *runs;           /* of Run, in order, once they were listed; NULL: there is one, up to what is known */
+    guint run;              /* that is looked at */
+    EcfsMarker best;        /* of those that were, the latest, … */
+    uint64_t best_last;     /* … and the end of its run; 0: none counts yet */
     uint64_t at;            /* the number that is looked at, or made */
     unsigned n_tries, n_steps;
     bool again; /* it was listed in this look */
@@ -51,6 +65,7 @@ static Marks *marks_new (EcfsEndpoint *endpoint, void *user)
 static void marks_free (Marks *self)
 {
     g_clear_pointer (&self->listed, g_hash_table_unref);
+    g_clear_pointer (&self->runs, g_array_unref);
     ecfs_endpoint_unref (self->endpoint);
     g_free (self);
 }
@@ -60,7 +75,7 @@ static void set_name (Marks *self)
     (void) g_snprintf (self->name, sizeof self->name, ECFS_MARKER_DIRECTORY "/%0*" PRIx64, NUMBER_DIGITS, self->at);
 }
 
-static bool parse_name (const char *name, uint64_t *ret_number)
+bool ecfs_marker_file_number (const char *name, uint64_t *ret_number)
 {
     const char *digits = name + strlen (ECFS_MARKER_DIRECTORY "/");
     guint64 number;
@@ -69,6 +84,26 @@ static bool parse_name (const char *name, uint64_t *ret_number)
         return false;
     *ret_number = number;
     return true;
+}
+
+bool ecfs_marker_file_parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error)
+{
+    const size_t end = size - MIN (strlen (WHOLE), size);
+    if (size - end < strlen (WHOLE) || memcmp (text + end, WHOLE, strlen (WHOLE)) != 0)
+        return ecfs_fail (error, EPROTO, "the marker is not whole");
+    return ecfs_marker_parse (text, end, ret_marker, error);
+}
+
+int ecfs_marker_order (const EcfsMarker *a, const EcfsMarker *b)
+{
+    const uint64_t order[][2] = {{a->epoch, b->epoch},
+                                 {a->session_number, b->session_number},
+                                 {a->claim.epoch, b->claim.epoch},
+                                 {a->claim.count, b->claim.count}};
+    for (size_t i = 0; i < G_N_ELEMENTS (order); i++)
+        if (order[i][0] != order[i][1])
+            return order[i][0] > order[i][1] ? 1 : -1;
+    return 0;
 }
 
 static uint64_t known (EcfsEndpoint *endpoint)
@@ -92,6 +127,17 @@ static void note_known (EcfsEndpoint *endpoint, uint64_t n)
 
 /* Looking */
 
+static Run *run_at (const Marks *self, guint i)
+{
+    return &g_array_index (self->runs, Run, i);
+}
+
+static bool is_later (const EcfsMarker *marker, const EcfsMarker *than)
+{
+    const int order = ecfs_marker_order (marker, than);
+    return order > 0 || (order == 0 && marker->sequence > than->sequence);
+}
+
 static void ask_size (Marks *self);
 static void list (Marks *self);
 
@@ -99,21 +145,6 @@ static void look_end (Marks *self, const GError *error)
 {
     self->examined (self->user, &self->marker, error);
     marks_free (self);
-}
-
-/* The one before it, or after too many the root's: then somebody means to hide what counts, and nothing does. */
-static void look_before (Marks *self)
-{
-    g_autoptr (GError) error = NULL;
-    if (++self->n_tries >= LOOK_MOST && self->at > 1)
-        (void) !ecfs_fail (&error, EPROTO,
-                           "endpoint %s: the newest %d files in " ECFS_MARKER_DIRECTORY " are no markers",
-                           self->endpoint->name, LOOK_MOST);
-    self->at--;
-    if (error != NULL || self->at == 0)
-        look_end (self, error);
-    else
-        ask_size (self);
 }
 
 static bool counts (const Marks *self, const EcfsMarker *marker)
@@ -127,15 +158,39 @@ static bool counts (const Marks *self, const EcfsMarker *marker)
 /* Who may replace it, with another login or now and then, wrote it last. */
 static bool is_root_later (const Marks *self, const EcfsMarker *marker)
 {
-    const EcfsMarker *root = &self->marker;
-    const uint64_t order[][2] = {{root->epoch, marker->epoch},
-                                 {root->session_number, marker->session_number},
-                                 {root->claim.epoch, marker->claim.epoch},
-                                 {root->claim.count, marker->claim.count}};
-    for (size_t i = 0; i < G_N_ELEMENTS (order); i++)
-        if (order[i][0] != order[i][1])
-            return order[i][0] > order[i][1] && counts (self, root);
-    return false;
+    return ecfs_marker_order (&self->marker, marker) > 0 && counts (self, &self->marker);
+}
+
+/* The newest of the next run; behind the last one it is known which is the latest. */
+static void next_run (Marks *self)
+{
+    if (self->runs != NULL && ++self->run < self->runs->len) {
+        self->at = run_at (self, self->run)->last;
+        ask_size (self);
+        return;
+    }
+    if (self->best_last > 0)
+        note_known (self->endpoint, self->best_last);
+    if (self->best_last > 0 && !is_root_later (self, &self->best))
+        self->marker = self->best;
+    look_end (self, NULL);
+}
+
+/* The one before it, or after too many the root's: then somebody means to hide what counts, and nothing does. */
+static void look_before (Marks *self)
+{
+    g_autoptr (GError) error = NULL;
+    if (++self->n_tries >= LOOK_MOST && self->at > 1)
+        (void) !ecfs_fail (&error, EPROTO,
+                           "endpoint %s: the newest %d files in " ECFS_MARKER_DIRECTORY " are no markers",
+                           self->endpoint->name, LOOK_MOST);
+    self->at--;
+    if (error != NULL)
+        look_end (self, error);
+    else if (self->at == 0 || (self->runs != NULL && self->at < run_at (self, self->run)->first))
+        next_run (self);
+    else
+        ask_size (self);
 }
 
 /* The file itself is at fault, and not that the endpoint cannot be asked. */
@@ -148,14 +203,16 @@ static void on_text (void *user, const GError *error)
 {
     Marks *self = user;
     EcfsMarker marker;
-    size_t end = self->size - strlen (WHOLE);
-    if (error != NULL && !is_of_file (error))
+    if (error != NULL && !is_of_file (error)) {
         look_end (self, error);
-    else if (error == NULL && memcmp (self->text + end, WHOLE, strlen (WHOLE)) == 0 &&
-             ecfs_marker_parse (self->text, end, &marker, NULL) && counts (self, &marker)) {
-        if (!is_root_later (self, &marker))
-            self->marker = marker;
-        look_end (self, NULL);
+    } else if (error == NULL && ecfs_marker_file_parse (self->text, self->size, &marker, NULL) &&
+               counts (self, &marker)) {
+        const uint64_t last = self->runs == NULL ? known (self->endpoint) : run_at (self, self->run)->last;
+        if (self->best_last == 0 || is_later (&marker, &self->best)) {
+            self->best = marker;
+            self->best_last = last;
+        }
+        next_run (self);
     } else {
         look_before (self);
     }
@@ -215,20 +272,53 @@ static void on_next (void *user, uint64_t value, const GError *error)
         ask_size (self);
 }
 
-/* The names are hostile: what lies behind a gap is not ours. */
-static uint64_t without_gap (GHashTable *listed)
+static int compare_numbers (const void *a, const void *b)
 {
-    uint64_t n = 0;
-    while (g_hash_table_contains (listed, GSIZE_TO_POINTER (n + 1)))
-        n++;
-    return n;
+    const uint64_t *left = a, *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+/* Of what was listed. */
+static void find_runs (Marks *self)
+{
+    GHashTableIter iter;
+    gpointer key;
+    g_autoptr (GArray) numbers = g_array_new (FALSE, FALSE, sizeof (uint64_t));
+    g_hash_table_iter_init (&iter, self->listed);
+    while (g_hash_table_iter_next (&iter, &key, NULL)) {
+        const uint64_t number = GPOINTER_TO_SIZE (key);
+        g_array_append_val (numbers, number);
+    }
+    g_array_sort (numbers, compare_numbers);
+    g_clear_pointer (&self->runs, g_array_unref);
+    self->runs = g_array_new (FALSE, FALSE, sizeof (Run));
+    for (guint i = 0; i < numbers->len; i++) {
+        const uint64_t number = g_array_index (numbers, uint64_t, i);
+        Run *last = self->runs->len == 0 ? NULL : run_at (self, self->runs->len - 1);
+        if (last != NULL && last->last + 1 == number) {
+            last->last = number;
+        } else {
+            const Run run = {.first = number, .last = number};
+            g_array_append_val (self->runs, run);
+        }
+    }
+}
+
+/* The end of the longest: what nobody has looked at is added to there. */
+static uint64_t longest_end (const Marks *self)
+{
+    Run longest = {.first = 1, .last = 0};
+    for (guint i = 0; i < self->runs->len; i++)
+        if (run_at (self, i)->last - run_at (self, i)->first >= longest.last - MIN (longest.first, longest.last))
+            longest = *run_at (self, i);
+    return longest.last;
 }
 
 static void on_listed (void *user, const EcfsListed *file)
 {
     Marks *self = user;
     uint64_t number;
-    if (parse_name (file->name, &number) && g_hash_table_size (self->listed) < LISTED_MOST)
+    if (ecfs_marker_file_number (file->name, &number) && g_hash_table_size (self->listed) < LISTED_MOST)
         (void) g_hash_table_add (self->listed, GSIZE_TO_POINTER (number)); /* a list may say it twice */
 }
 
@@ -240,12 +330,21 @@ static void on_list (void *user, uint64_t value, const GError *error)
         look_end (self, error);
         return;
     }
-    self->at = without_gap (self->listed);
-    note_known (self->endpoint, self->at);
-    if (self->at == 0)
+    find_runs (self);
+    note_known (self->endpoint, longest_end (self)); /* until it is known better */
+    if (self->runs->len > LOOK_MOST) {
+        g_autoptr (GError) why = NULL;
+        (void) !ecfs_fail (&why, EPROTO, "endpoint %s: there are more than %d gaps in " ECFS_MARKER_DIRECTORY,
+                           self->endpoint->name, LOOK_MOST);
+        look_end (self, why);
+    } else if (self->runs->len == 0) {
         look_end (self, NULL);
-    else
+    } else {
+        self->run = 0;
+        self->best_last = 0;
+        self->at = run_at (self, 0)->last;
         ask_size (self);
+    }
 }
 
 static void list (Marks *self)
@@ -340,7 +439,8 @@ static void on_counted (void *user, uint64_t value, const GError *error)
         add_end (self, error);
         return;
     }
-    self->at = without_gap (self->listed) + 1;
+    find_runs (self);
+    self->at = longest_end (self) + 1;
     add (self);
 }
 
