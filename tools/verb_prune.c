@@ -50,6 +50,38 @@ static void print_places (JsonObject *report, bool dry_run)
     tool_table (cells, n_columns, "");
 }
 
+/* What else goes, by kind. */
+static void print_old (JsonObject *report, bool dry_run)
+{
+    static const struct {
+        const char *word, *title;
+    } kinds[] = {{"journal", "journal"}, {"snapshot", "snapshots"}, {"marker", "markers"}};
+    JsonArray *places = json_object_get_array_member (report, "endpoints");
+    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    static const char *const titles[] = {"endpoint", "superfluous", "files", "bytes", "removed"};
+    const unsigned n_columns = dry_run ? G_N_ELEMENTS (titles) - 1 : G_N_ELEMENTS (titles);
+    for (unsigned i = 0; i < n_columns; i++)
+        tool_cell (cells, g_strdup (titles[i]));
+    const guint n_head = cells->len;
+    for (guint i = 0; i < json_array_get_length (places); i++)
+        for (size_t kind = 0; kind < G_N_ELEMENTS (kinds); kind++) {
+            JsonObject *place = json_array_get_object_element (places, i);
+            g_autofree char *files = g_strconcat (kinds[kind].word, "_files", NULL),
+                            *bytes = g_strconcat (kinds[kind].word, "_bytes", NULL),
+                            *removed = g_strconcat (kinds[kind].word, "_removed", NULL);
+            if (tool_number (place, files) == 0)
+                continue;
+            tool_cell (cells, g_strdup (tool_text (place, "endpoint")));
+            tool_cell (cells, g_strdup (kinds[kind].title));
+            tool_cell (cells, g_strdup_printf ("%" PRIi64, tool_number (place, files)));
+            tool_cell (cells, tool_bytes ((double) tool_number (place, bytes)));
+            if (!dry_run)
+                tool_cell (cells, g_strdup_printf ("%" PRIi64, tool_number (place, removed)));
+        }
+    if (cells->len > n_head)
+        tool_table (cells, n_columns, "");
+}
+
 /* What stays there, for the time being or for somebody to decide. */
 static void print_left (JsonObject *report)
 {
@@ -64,6 +96,9 @@ static void print_left (JsonObject *report)
         if (tool_number (place, "unknown") > 0)
             printf ("%s: %" PRIi64 " files stay that no change of the archive mentions\n", name,
                     tool_number (place, "unknown"));
+        if (tool_number (place, "unreadable") > 0)
+            printf ("%s: %" PRIi64 " old files of the journal or markers stay that cannot be read\n", name,
+                    tool_number (place, "unreadable"));
         if (json_object_has_member (place, "error"))
             printf ("%s: not done: %s\n", name, tool_text (place, "error"));
     }
@@ -76,7 +111,10 @@ static void print_report (JsonObject *report)
     g_autofree char *text = then == NULL ? g_strdup ("?") : g_date_time_format (then, "%F %T");
     printf ("what died before %s\n", text);
     print_places (report, dry_run);
+    print_old (report, dry_run);
     print_left (report);
+    if (json_object_has_member (report, "journal_stays"))
+        printf ("the journal stays: %s\n", tool_text (report, "journal_stays"));
     if (json_object_has_member (report, "refused"))
         printf ("refused: %s\n", tool_text (report, "refused"));
     if (dry_run)

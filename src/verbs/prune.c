@@ -270,12 +270,20 @@ static char *find_refusal (const EcfsPruning *self)
 
 /* Removing */
 
-static uint64_t count_dead (const EcfsPruning *self)
+/* What is to go, of places where nothing is wrong. */
+static EcfsPruneSum sum_up (const EcfsPruning *self)
 {
-    uint64_t n = 0;
-    for (size_t i = 0; i < self->n_places; i++)
-        n += self->places[i].error == NULL && self->places[i].dead != NULL ? self->places[i].dead->len : 0;
-    return n;
+    EcfsPruneSum sum = {.n = 0};
+    for (size_t i = 0; i < self->n_places; i++) {
+        const EcfsPrunePlace *place = &self->places[i];
+        if (place->error != NULL || place->dead == NULL)
+            continue;
+        sum.n += place->dead->len + place->old->len;
+        sum.bytes += place->found.bytes;
+        for (size_t kind = 0; kind < ECFS_PRUNE_N_KINDS; kind++)
+            sum.bytes += place->old_found[kind].bytes;
+    }
+    return sum;
 }
 
 static void look_at_places (EcfsPruning *self)
@@ -285,6 +293,20 @@ static void look_at_places (EcfsPruning *self)
         if (self->places[i].error == NULL && !ecfs_prune_place_look (&self->places[i], self, &why))
             give_up (self, &self->places[i], why);
     }
+}
+
+/* Markers, and of the journal what is not needed any more. */
+static bool look_for_old (EcfsPruning *self, GError **error)
+{
+    if (!ecfs_prune_journal_judge (self, error))
+        return false;
+    for (size_t i = 0; i < self->n_places; i++) {
+        GError *why = NULL;
+        if (self->places[i].error == NULL && (!ecfs_prune_marks_find (&self->places[i], self, &why) ||
+                                              !ecfs_prune_journal_find (self, &self->places[i], &why)))
+            give_up (self, &self->places[i], why);
+    }
+    return true;
 }
 
 /* One whose clock is wrong, or the clock here is: then everything seems old. */
@@ -331,17 +353,13 @@ static void end_notes (EcfsPruning *self)
 }
 
 /* One that fails keeps no other from it; only what is said of all does. */
-static bool remove_dead (EcfsPruning *self, GError **error)
+static bool remove_everywhere (EcfsPruning *self, bool (*remove) (EcfsPrunePlace *, EcfsPruning *, GError **),
+                               GError **error)
 {
-    for (size_t i = 0; i < self->n_places; i++) {
-        GError *why = NULL;
-        if (self->places[i].error == NULL && !ecfs_prune_place_note (&self->places[i], &why))
-            give_up (self, &self->places[i], why);
-    }
-    bool good = compare_clocks (self, error);
+    bool good = true;
     for (size_t i = 0; good && i < self->n_places; i++) {
         GError *why = NULL;
-        if (self->places[i].error != NULL || ecfs_prune_place_remove (&self->places[i], self, &why))
+        if (self->places[i].error != NULL || remove (&self->places[i], self, &why))
             continue;
         good = !self->is_lost && why->code != ECANCELED;
         if (good)
@@ -349,19 +367,40 @@ static bool remove_dead (EcfsPruning *self, GError **error)
         else
             g_propagate_error (error, why);
     }
+    return good;
+}
+
+/* What died and could not be removed is known for dead by the journal. */
+static bool is_all_removed (EcfsPruning *self)
+{
+    bool all = true;
+    for (size_t i = 0; i < self->n_places; i++)
+        all = all && self->places[i].error == NULL && self->places[i].removed.n >= self->places[i].found.n;
+    if (!all)
+        tell (self, "journal, snapshots and markers stay until what died is removed everywhere");
+    return all;
+}
+
+static bool remove_all (EcfsPruning *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places; i++) {
+        GError *why = NULL;
+        if (self->places[i].error == NULL && !ecfs_prune_place_note (&self->places[i], &why))
+            give_up (self, &self->places[i], why);
+    }
+    const bool good = compare_clocks (self, error) && remove_everywhere (self, ecfs_prune_place_remove, error) &&
+                      (!is_all_removed (self) || remove_everywhere (self, ecfs_prune_place_remove_old, error));
     end_notes (self);
     return good;
 }
 
 static bool may_remove (const EcfsPruning *self, GError **error)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < self->n_places; i++)
-        bytes += self->places[i].found.bytes;
+    const EcfsPruneSum sum = sum_up (self);
     g_autofree char *text =
         g_strdup_printf ("%" PRIu64 " files of %" PRIu64 " bytes are removed from the endpoints, and "
                          "never come back",
-                         count_dead (self), bytes);
+                         sum.n, sum.bytes);
     return self->what->ask == NULL || self->what->ask (self->what->user, text) ||
            ecfs_fail (error, ECANCELED, "nothing is removed");
 }
@@ -371,6 +410,20 @@ static bool may_remove (const EcfsPruning *self, GError **error)
 static void put (JsonObject *object, const char *name, uint64_t value)
 {
     json_object_set_int_member (object, name, (int64_t) value);
+}
+
+static void put_old (JsonObject *facts, const EcfsPrunePlace *place, EcfsPruneKind kind, const char *word)
+{
+    const EcfsPruneSum *found = &place->old_found[kind], *removed = &place->old_removed[kind];
+    const struct {
+        const char *suffix;
+        uint64_t value;
+    } members[] = {
+        {"files", found->n}, {"bytes", found->bytes}, {"removed", removed->n}, {"removed_bytes", removed->bytes}};
+    for (size_t i = 0; i < G_N_ELEMENTS (members); i++) {
+        g_autofree char *name = g_strconcat (word, "_", members[i].suffix, NULL);
+        put (facts, name, members[i].value);
+    }
 }
 
 static JsonObject *place_facts (const EcfsPrunePlace *place)
@@ -389,6 +442,11 @@ static JsonObject *place_facts (const EcfsPrunePlace *place)
     put (facts, "unproven_bytes", place->strange.bytes);
     put (facts, "unknown", place->unknown.n);
     put (facts, "unknown_bytes", place->unknown.bytes);
+    put_old (facts, place, ECFS_PRUNE_JOURNAL, "journal");
+    put_old (facts, place, ECFS_PRUNE_SNAPSHOTS, "snapshot");
+    put_old (facts, place, ECFS_PRUNE_MARKERS, "marker");
+    put (facts, "unreadable", place->unreadable.n);
+    put (facts, "unreadable_bytes", place->unreadable.bytes);
     if (place->error != NULL)
         json_object_set_string_member (facts, "error", place->error->message);
     return facts;
@@ -408,6 +466,8 @@ static char *report (const EcfsPruning *self, const char *refusal)
     json_object_set_int_member (facts, "then_ns", self->past.then_ns);
     if (refusal != NULL)
         json_object_set_string_member (facts, "refused", refusal);
+    if (self->journal.stays != NULL)
+        json_object_set_string_member (facts, "journal_stays", self->journal.stays);
     json_object_set_boolean_member (facts, "done", is_done);
     json_object_set_array_member (facts, "endpoints", places);
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
@@ -423,8 +483,9 @@ static char *prune (EcfsPruning *self, const char *directory, GError **error)
     end_left_notes (self);
     self->past.times = &self->times;
     self->past.then_ns = self->times.now_ns - self->keep_us * 1000;
-    if (!check_places (self, error) || !ecfs_prune_tick (self, "the past", 0, 1, error) ||
-        !ecfs_prune_past_read (&self->past, directory, error) || !check_past (self, error))
+    if (!check_places (self, error) || !ecfs_prune_journal_choose (self, error) ||
+        !ecfs_prune_tick (self, "the past", 0, 1, error) || !ecfs_prune_past_read (&self->past, directory, error) ||
+        !check_past (self, error))
         return NULL;
     if (self->past.n_future > 0)
         tell (self,
@@ -437,9 +498,9 @@ static char *prune (EcfsPruning *self, const char *directory, GError **error)
         return NULL;
     }
     look_at_places (self);
-    if (!check_places (self, error))
+    if (!check_places (self, error) || !look_for_old (self, error))
         return NULL;
-    if (!self->what->dry_run && count_dead (self) > 0 && (!may_remove (self, error) || !remove_dead (self, error)))
+    if (!self->what->dry_run && sum_up (self).n > 0 && (!may_remove (self, error) || !remove_all (self, error)))
         return NULL;
     return report (self, refusal);
 }
@@ -452,6 +513,7 @@ char *ecfs_prune (const char *directory, const EcfsPrune *what, GError **error)
         ecfs_prune_place_clear (&self.places[i]);
     g_free (self.places);
     ecfs_prune_past_clear (&self.past);
+    ecfs_prune_journal_clear (&self.journal);
     ecfs_prune_times_clear (&self.times);
     ecfs_follow_end (self.follow);
     ecfs_archive_free (self.archive);

@@ -4,6 +4,7 @@
 #include "catalog/journal.h"
 #include "verbs/past.h"
 
+#include <glib/gstdio.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -34,6 +35,9 @@ static void forget (void *user)
     self->epoch = 0;
     self->sequence = self->begin = self->lost_names = self->last_lost = self->before_files = 0;
     self->n_future = 0;
+    self->has_base = self->is_cut = false;
+    self->at_epoch = 0;
+    self->at_sequence = 0;
     g_array_set_size (self->samples, 0);
     g_array_set_size (self->kept, 0);
     g_array_set_size (self->known, 0);
@@ -106,11 +110,27 @@ static bool note_row (EcfsPrunePast *self, const EcfsJournalRow *row, GError **e
                       result == -ENOTSUP ? "was written by a later ecfs, which is needed here, too" : "is damaged");
 }
 
+/* What the catalog is, just where the snapshot was taken: before the first record behind it. */
+static bool keep_base (EcfsPrunePast *self, EcfsCatalog *catalog, GError **error)
+{
+    if (self->base == NULL || self->has_base ||
+        ecfs_snapshot_compare (self->at_epoch, self->at_sequence, self->base) != 0)
+        return true;
+    (void) g_unlink (self->base_path); /* what is there fails the next */
+    self->has_base = ecfs_catalog_barrier (catalog, error) && ecfs_catalog_copy (catalog, self->base_path, NULL, error);
+    self->base_death = self->last_death;
+    return self->has_base;
+}
+
 static bool on_record (void *user, EcfsCatalog *catalog, uint32_t epoch, const EcfsJournalRow *row, GError **error)
 {
     EcfsPrunePast *self = user;
     const int64_t before_ns = self->time_ns;
     bool is_future;
+    if (!keep_base (self, catalog, error))
+        return false;
+    self->at_epoch = epoch;
+    self->at_sequence = row->sequence;
     pass_to (self, ecfs_prune_later_time (ecfs_prune_record_time (self->times, epoch, row), row->time_ns, &is_future));
     if (is_future) {
         self->n_future++;
@@ -168,6 +188,11 @@ static bool on_leaving (void *user, EcfsCatalog *catalog, const EcfsJournalFile 
 {
     EcfsPrunePast *self = user;
     EcfsTotals totals;
+    if (!keep_base (self, catalog, error))
+        return false;
+    self->is_cut = self->has_base;
+    self->at_epoch = snapshot->epoch;
+    self->at_sequence = snapshot->last;
     pass_to (self, ecfs_prune_snapshot_time (self->times, snapshot));
     if (!self->is_then_over) {
         self->epoch = snapshot->epoch;

@@ -13,6 +13,11 @@
 #define READERS           16
 #define BATCH             256 /* that are removed between two looks at the journal */
 
+static void old_clear (gpointer data)
+{
+    g_free (((EcfsPruneOld *) data)->name);
+}
+
 bool ecfs_prune_place_open (EcfsPrunePlace *self, const EcfsPruning *pruning, const EcfsArchiveEndpoint *endpoint,
                             GError **error)
 {
@@ -25,6 +30,10 @@ bool ecfs_prune_place_open (EcfsPrunePlace *self, const EcfsPruning *pruning, co
         spec->options = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
     g_hash_table_insert (spec->options, g_strdup (ECFS_RETAIN_OPTION_KEY), g_strdup ("yes"));
     self->name = config->spec->name;
+    self->uuid = endpoint->uuid;
+    self->left = g_array_new (FALSE, FALSE, sizeof (EcfsPruneDead));
+    self->old = g_array_new (FALSE, FALSE, sizeof (EcfsPruneOld));
+    g_array_set_clear_func (self->old, old_clear);
     self->now_s = pruning->times.now_ns / ECFS_PRUNE_NS_PER_S;
     self->endpoint = ecfs_endpoint_new (spec, &own, error);
     if (self->endpoint != NULL)
@@ -57,12 +66,10 @@ bool ecfs_prune_place_list_journal (EcfsPrunePlace *self, EcfsPruning *pruning, 
 }
 
 /* That it has the records which the archive has is compared, so it may also be open, from before there was a key. */
-GPtrArray *ecfs_prune_place_read_journal (void *user, const EcfsPruneFile *file)
+GPtrArray *ecfs_prune_place_load (const EcfsPruning *pruning, const EcfsPruneFile *file, EcfsJournalFile *ret_read)
 {
-    const EcfsPruning *pruning = user;
     const EcfsPrunePlace *place = &pruning->places[file->position];
     char name[ECFS_JOURNAL_NAME_SIZE], own[ECFS_JOURNAL_NAME_SIZE];
-    EcfsJournalFile read;
     g_autoptr (GError) why = NULL;
     g_autoptr (GPtrArray) rows = NULL;
     ecfs_journal_file_name (&file->file, name);
@@ -71,15 +78,21 @@ GPtrArray *ecfs_prune_place_read_journal (void *user, const EcfsPruneFile *file)
     g_autofree uint8_t *bytes = g_try_malloc (file->size);
     const EcfsRange range = {.size = file->size, .to = bytes};
     if (bytes != NULL && ecfs_endpoint_read_wait (place->endpoint, name, &range, 1, &why) &&
-        ecfs_journal_file_head (bytes, file->size, &read, &why))
-        rows = ecfs_journal_file_parse (bytes, file->size, read.is_sealed ? ecfs_archive_keys (pruning->archive) : NULL,
-                                        &read, &why);
+        ecfs_journal_file_head (bytes, file->size, ret_read, &why))
+        rows = ecfs_journal_file_parse (
+            bytes, file->size, ret_read->is_sealed ? ecfs_archive_keys (pruning->archive) : NULL, ret_read, &why);
     if (why != NULL)
-        g_info ("endpoint %s: %s tells no time: %s", place->name, name, why->message);
+        g_info ("endpoint %s: %s cannot be used: %s", place->name, name, why->message);
     if (rows == NULL)
         return NULL;
-    ecfs_journal_file_name (&read, own);
+    ecfs_journal_file_name (ret_read, own);
     return g_str_equal (name, own) ? g_steal_pointer (&rows) : NULL;
+}
+
+GPtrArray *ecfs_prune_place_read_journal (void *user, const EcfsPruneFile *file)
+{
+    EcfsJournalFile read;
+    return ecfs_prune_place_load (user, file, &read);
 }
 
 /* Judging */
@@ -141,13 +154,11 @@ static void on_stripe (void *user, const EcfsListed *listed)
 {
     Listing *self = user;
     EcfsPruneDead stripe = {.size = listed->size, .mtime_s = listed->mtime_s};
-    const int64_t until_s = self->place->now_s - self->pruning->keep_us / G_USEC_PER_SEC;
-    if (listed->mtime_s > 0 && listed->mtime_s < until_s &&
-        ecfs_stripe_name_parse (listed->name, &stripe.object, &stripe.index, &stripe.instance))
+    if (ecfs_stripe_name_parse (listed->name, &stripe.object, &stripe.index, &stripe.instance))
         g_array_append_val (self->found, stripe);
 }
 
-static void add (EcfsPruneSum *sum, uint64_t bytes)
+void ecfs_prune_add (EcfsPruneSum *sum, uint64_t bytes)
 {
     sum->n++;
     sum->bytes += bytes;
@@ -160,10 +171,11 @@ static bool judge_all (EcfsPrunePlace *self, const EcfsPruning *pruning, const G
         Fate fate;
         if (!judge (pruning, stripe, &fate, error))
             return false;
-        if (fate == UNKNOWN)
-            add (&self->unknown, stripe->size);
+        const bool is_old = ecfs_prune_place_is_old (self, pruning, stripe->mtime_s);
+        if (fate == UNKNOWN && is_old)
+            ecfs_prune_add (&self->unknown, stripe->size);
         if (fate == DEAD)
-            g_array_append_val (self->dead, *stripe);
+            g_array_append_val (is_old ? self->dead : self->left, *stripe);
     }
     return true;
 }
@@ -230,8 +242,10 @@ static bool look_at_heads (EcfsPrunePlace *self, const EcfsPruning *pruning, GEr
             return false;
     }
     for (guint i = self->dead->len; i-- > 0;)
-        if (looking[i].is_young)
+        if (looking[i].is_young) {
+            g_array_append_val (self->left, *looking[i].stripe);
             g_array_remove_index_fast (self->dead, i);
+        }
     return true;
 }
 
@@ -247,12 +261,13 @@ static void sum_up (EcfsPrunePlace *self, const EcfsPruning *pruning)
     for (guint i = self->dead->len; i-- > 0;) {
         const EcfsPruneDead stripe = g_array_index (self->dead, EcfsPruneDead, i);
         if (stripe.is_strange)
-            add (&self->strange, stripe.size);
+            ecfs_prune_add (&self->strange, stripe.size);
         if (stripe.is_strange && !strange_goes) {
+            g_array_append_val (self->left, stripe);
             g_array_remove_index_fast (self->dead, i);
             continue;
         }
-        add (&self->found, stripe.size);
+        ecfs_prune_add (&self->found, stripe.size);
         self->oldest_s = self->oldest_s == 0 ? stripe.mtime_s : MIN (self->oldest_s, stripe.mtime_s);
         self->newest_s = MAX (self->newest_s, stripe.mtime_s);
     }
@@ -264,6 +279,7 @@ bool ecfs_prune_place_look (EcfsPrunePlace *self, EcfsPruning *pruning, GError *
     Listing listing = {.pruning = pruning, .place = self, .found = found};
     g_clear_pointer (&self->dead, g_array_unref);
     self->dead = g_array_new (FALSE, FALSE, sizeof (EcfsPruneDead));
+    g_array_set_size (self->left, 0);
     if (!ecfs_endpoint_list_wait (self->endpoint, "stripes", on_stripe, &listing, error) ||
         !judge_all (self, pruning, found, error) || !look_at_heads (self, pruning, error))
         return false;
@@ -322,11 +338,10 @@ static bool choose (const EcfsPrunePlace *self, const EcfsPruning *pruning, guin
     *ret_n = 0;
     for (guint i = from; i < to; i++) {
         const EcfsPruneDead *stripe = &g_array_index (self->dead, EcfsPruneDead, i);
-        const int64_t until_s = self->now_s - pruning->keep_us / G_USEC_PER_SEC;
         Fate fate;
         if (!judge (pruning, stripe, &fate, error))
             return false;
-        if (fate != DEAD || stripe->mtime_s >= until_s) /* until_s: by the endpoint's own clock now */
+        if (fate != DEAD || !ecfs_prune_place_is_old (self, pruning, stripe->mtime_s)) /* by its own clock now */
             continue;
         ecfs_stripe_name (&stripe->object, stripe->index, stripe->instance, names[*ret_n]);
         at[(*ret_n)++] = i;
@@ -334,26 +349,36 @@ static bool choose (const EcfsPrunePlace *self, const EcfsPruning *pruning, guin
     return true;
 }
 
+/* Some files; @gone (n): which of them are not there any more. */
+static bool remove_files (EcfsPrunePlace *self, const char *const *names, guint n, bool *gone, GError **error)
+{
+    GError *errors[BATCH] = {NULL};
+    bool good = true;
+    if (n > 0)
+        ecfs_endpoint_remove_all_wait (self->endpoint, names, n, errors);
+    for (guint i = 0; i < n; i++) {
+        gone[i] = errors[i] == NULL || errors[i]->code == ENOENT;
+        if (!gone[i] && good)
+            good = advise (error, g_error_copy (errors[i]));
+        g_clear_error (&errors[i]);
+    }
+    return good;
+}
+
 static bool remove_batch (EcfsPrunePlace *self, const EcfsPruning *pruning, guint from, guint to, GError **error)
 {
     char names[BATCH][ECFS_STRIPE_NAME_SIZE];
-    const char *pointers[BATCH];
-    GError *errors[BATCH] = {NULL};
+    const char *pointers[BATCH] = {NULL};
     guint at[BATCH], n;
-    bool good = true;
+    bool gone[BATCH];
     if (!choose (self, pruning, from, to, names, at, &n, error))
         return false;
     for (guint i = 0; i < n; i++)
         pointers[i] = names[i];
-    if (n > 0)
-        ecfs_endpoint_remove_all_wait (self->endpoint, pointers, n, errors);
-    for (guint i = 0; i < n; i++) {
-        if (errors[i] == NULL || errors[i]->code == ENOENT)
-            add (&self->removed, g_array_index (self->dead, EcfsPruneDead, at[i]).size);
-        else if (good)
-            good = advise (error, g_error_copy (errors[i]));
-        g_clear_error (&errors[i]);
-    }
+    const bool good = remove_files (self, pointers, n, gone, error);
+    for (guint i = 0; i < n; i++)
+        if (gone[i])
+            ecfs_prune_add (&self->removed, g_array_index (self->dead, EcfsPruneDead, at[i]).size);
     return good;
 }
 
@@ -364,6 +389,52 @@ bool ecfs_prune_place_remove (EcfsPrunePlace *self, EcfsPruning *pruning, GError
         to = MIN (from + BATCH, self->dead->len);
         good = ecfs_prune_tick (pruning, self->name, from, self->dead->len, error) &&
                ecfs_prune_go_on (pruning, error) && remove_batch (self, pruning, from, to, error);
+    }
+    return good;
+}
+
+/* Files that are no stripes */
+
+bool ecfs_prune_place_is_old (const EcfsPrunePlace *self, const EcfsPruning *pruning, int64_t mtime_s)
+{
+    return mtime_s > 0 && mtime_s < self->now_s - pruning->keep_us / G_USEC_PER_SEC;
+}
+
+void ecfs_prune_place_add_old (EcfsPrunePlace *self, EcfsPruneKind kind, const char *name, uint64_t size,
+                               int64_t mtime_s)
+{
+    const EcfsPruneOld old = {.kind = kind, .name = g_strdup (name), .size = size, .mtime_s = mtime_s};
+    ecfs_prune_add (&self->old_found[kind], size);
+    g_array_append_val (self->old, old);
+}
+
+static bool remove_old_batch (EcfsPrunePlace *self, const EcfsPruning *pruning, guint from, guint to, GError **error)
+{
+    const char *names[BATCH] = {NULL};
+    const EcfsPruneOld *files[BATCH];
+    bool gone[BATCH];
+    guint n = 0;
+    for (guint i = from; i < to; i++) {
+        const EcfsPruneOld *old = &g_array_index (self->old, EcfsPruneOld, i);
+        if (!ecfs_prune_place_is_old (self, pruning, old->mtime_s)) /* by its own clock now */
+            continue;
+        names[n] = old->name;
+        files[n++] = old;
+    }
+    const bool good = remove_files (self, names, n, gone, error);
+    for (guint i = 0; i < n; i++)
+        if (gone[i])
+            ecfs_prune_add (&self->old_removed[files[i]->kind], files[i]->size);
+    return good;
+}
+
+bool ecfs_prune_place_remove_old (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error)
+{
+    bool good = true;
+    for (guint from = 0, to; good && from < self->old->len; from = to) {
+        to = MIN (from + BATCH, self->old->len);
+        good = ecfs_prune_tick (pruning, self->name, from, self->old->len, error) &&
+               ecfs_prune_go_on (pruning, error) && remove_old_batch (self, pruning, from, to, error);
     }
     return good;
 }
@@ -399,5 +470,7 @@ void ecfs_prune_place_clear (EcfsPrunePlace *self)
 {
     ecfs_endpoint_free (g_steal_pointer (&self->endpoint));
     g_clear_pointer (&self->dead, g_array_unref);
+    g_clear_pointer (&self->left, g_array_unref);
+    g_clear_pointer (&self->old, g_array_unref);
     g_clear_error (&self->error);
 }

@@ -6,6 +6,7 @@
 #include "catalog/deaths.h"
 #include "catalog/journal.h"
 #include "catalog/journal_file.h"
+#include "journal/superfluous.h"
 #include "recover/follow.h"
 #include "recover/recover.h"
 #include "verbs/verbs.h"
@@ -94,9 +95,17 @@ typedef struct EcfsPrunePast {
     GArray *samples;   /* of EcfsPruneSample */
     GArray *kept;      /* EcfsUuid of objects that records from then on mention, sorted, … */
     GArray *known;     /* … and of those that were once, and that the catalog may have forgotten */
-    uint64_t n_future; /* records whose own times do not count, … */
-    uint64_t future;   /* … and the number of the last */
+    const EcfsSnapshotRow
+        *base; /* what the catalog is behind its last record is kept at base_path; NULL: none is wanted */
+    const char *base_path;
+    bool has_base;      /* it was, … */
+    bool is_cut;        /* … and records are missing since */
+    int64_t base_death; /* the last one until then */
+    uint64_t n_future;  /* records whose own times do not count, … */
+    uint64_t future;    /* … and the number of the last */
     /* While it is read. */
+    uint32_t at_epoch; /* the last record, or snapshot, that was read */
+    uint64_t at_sequence;
     int64_t time_ns, last_death;
     uint64_t lost_names;
     uint64_t last_lost;
@@ -130,16 +139,44 @@ typedef struct EcfsPruneSum {
     uint64_t n, bytes;
 } EcfsPruneSum;
 
+/* Files that are no stripes. */
+typedef enum EcfsPruneKind {
+    ECFS_PRUNE_JOURNAL,
+    ECFS_PRUNE_SNAPSHOTS,
+    ECFS_PRUNE_MARKERS,
+    ECFS_PRUNE_N_KINDS,
+} EcfsPruneKind;
+
+/* One that is to go. */
+typedef struct EcfsPruneOld {
+    EcfsPruneKind kind;
+    char *name; /* owned */
+    uint64_t size;
+    int64_t mtime_s;
+} EcfsPruneOld;
+
 typedef struct EcfsPrunePlace {
     const char *name; /* borrowed of the configuration */
+    EcfsUuid uuid;
     EcfsEndpoint *endpoint;
     int64_t now_s; /* by its own clock */
     GArray *dead;  /* of EcfsPruneDead; NULL: it was not looked at */
+    GArray *left;  /* likewise: what is dead and stays */
+    GArray *old;   /* of EcfsPruneOld, in the order in which they go */
     EcfsPruneSum found, strange, unknown, removed;
+    EcfsPruneSum old_found[ECFS_PRUNE_N_KINDS], old_removed[ECFS_PRUNE_N_KINDS];
+    EcfsPruneSum unreadable;    /* old files, as which they stay */
     int64_t oldest_s, newest_s; /* of what was found */
     bool has_note;              /* it may have one of this run */
     GError *error;              /* why nothing more is done there */
 } EcfsPrunePlace;
+
+/* What of the journal goes. */
+typedef struct EcfsPruneJournal {
+    GArray *snapshots; /* as ecfs_journal_is_superfluous () takes them; NULL: it stays */
+    char *made, *seen; /* catalogs, of the last of these, and of the records up to it */
+    char *stays;       /* why it does; NULL: it goes */
+} EcfsPruneJournal;
 
 typedef struct EcfsPruning {
     const EcfsPrune *what;
@@ -149,6 +186,7 @@ typedef struct EcfsPruning {
     size_t n_places;
     EcfsPruneTimes times;
     EcfsPrunePast past;
+    EcfsPruneJournal journal;
     int64_t keep_us;
     uint64_t begin_sequence; /* of what was followed, before the past was read */
     bool has_marks;
@@ -158,7 +196,10 @@ typedef struct EcfsPruning {
 /** Opens it, as one where something may be removed. */
 bool ecfs_prune_place_open (EcfsPrunePlace *self, const EcfsPruning *pruning, const EcfsArchiveEndpoint *endpoint,
                             GError **error);
-/** The records of a segment that an endpoint (EcfsPruning) has, as EcfsPruneTimes reads them. */
+/** The records of a file of the journal that an endpoint has, and its header; NULL: it cannot be read, or is not what
+ * its name says. Thread-safe. */
+GPtrArray *ecfs_prune_place_load (const EcfsPruning *pruning, const EcfsPruneFile *file, EcfsJournalFile *ret_read);
+/** The same, as EcfsPruneTimes reads them (of EcfsPruning). */
 GPtrArray *ecfs_prune_place_read_journal (void *pruning, const EcfsPruneFile *file);
 /** Lists what it has of the journal. */
 bool ecfs_prune_place_list_journal (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
@@ -166,13 +207,34 @@ bool ecfs_prune_place_list_journal (EcfsPrunePlace *self, EcfsPruning *pruning, 
 bool ecfs_prune_place_look (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
 /** Leaves the note, and reads the endpoint's clock by it. */
 bool ecfs_prune_place_note (EcfsPrunePlace *self, GError **error);
-/** Removes what is dead, and still is; looks at the journal in between. */
+/** Whether it tells that a file is older than what is kept; who tells no time has none. */
+bool ecfs_prune_place_is_old (const EcfsPrunePlace *self, const EcfsPruning *pruning, int64_t mtime_s);
+void ecfs_prune_place_add_old (EcfsPrunePlace *self, EcfsPruneKind kind, const char *name, uint64_t size,
+                               int64_t mtime_s);
+void ecfs_prune_add (EcfsPruneSum *sum, uint64_t bytes);
+/** Removes the files that are no stripes; looks at the journal in between. */
+bool ecfs_prune_place_remove_old (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
+/** Removes what is dead, and still is; likewise. */
 bool ecfs_prune_place_remove (EcfsPrunePlace *self, EcfsPruning *pruning, GError **error);
 /** Takes the note away again. */
 bool ecfs_prune_place_end (EcfsPrunePlace *self, GError **error);
 /** Likewise one of another run, if there is one. */
 bool ecfs_prune_place_end_left (EcfsPrunePlace *self, GError **error);
 void ecfs_prune_place_clear (EcfsPrunePlace *self);
+
+/* prune_journal.c */
+/** Before the past is read: looks for the newest snapshot that is old enough. */
+bool ecfs_prune_journal_choose (EcfsPruning *self, GError **error);
+/** When it was read, and all places were looked at: whether what is before it may go. */
+bool ecfs_prune_journal_judge (EcfsPruning *self, GError **error);
+/** Adds what of it is to go from a place. */
+bool ecfs_prune_journal_find (EcfsPruning *self, EcfsPrunePlace *place, GError **error);
+/** Zeroed memory is accepted. */
+void ecfs_prune_journal_clear (EcfsPruneJournal *self);
+
+/* prune_marks.c */
+/** Adds the markers that are to go from a place. */
+bool ecfs_prune_marks_find (EcfsPrunePlace *place, const EcfsPruning *pruning, GError **error);
 
 /** Follows up to now. False: what is known does not hold any more, is_lost. */
 bool ecfs_prune_go_on (EcfsPruning *self, GError **error);
