@@ -326,6 +326,24 @@ static void add_retained (Out *out)
     }
 }
 
+/* Of endpoints that lock what they store. */
+static void add_locks (Out *out, const char *name, const char *unit, const char *help, const char *member)
+{
+    JsonArray *rows = tool_list (out->status, "retained");
+    bool begun = false;
+    for (guint i = 0; i < tool_length (rows); i++) {
+        JsonObject *row = json_array_get_object_element (rows, i), *locks = tool_part (row, "locks");
+        if (locks == NULL || !json_object_has_member (locks, member))
+            continue;
+        if (!begun)
+            begin (out, name, "gauge", unit, help);
+        begun = true;
+        const bool is_time = g_str_equal (member, "ended");
+        const int64_t value = is_time ? MAX (out->now_s - tool_number (locks, member), 0) : tool_number (locks, member);
+        add_sample (out, name, (double) value, "endpoint", tool_text (row, "endpoint"), NULL);
+    }
+}
+
 /* The survey */
 
 static void add_files (Out *out, JsonObject *survey, const char *name, const char *unit, const char *help,
@@ -395,6 +413,10 @@ static void add_status (Out *out)
         add_of_endpoints (out, &of_endpoints[i]);
     add_latencies (out);
     add_retained (out);
+    add_locks (out, "ecfs_endpoint_locks_refused", NULL, "Files whose locks could not be renewed, in the last round.",
+               "refused");
+    add_locks (out, "ecfs_endpoint_locks_age_seconds", "seconds", "Since the last round that renewed locks has ended.",
+               "ended");
     if (json_object_get_boolean_member_with_default (out->status, "mounted", FALSE)) {
         add_requests (out, "ecfs_endpoint_requests", "Requests that ended at the endpoint.", "requests");
         add_requests (out, "ecfs_endpoint_failed_requests", "Those of them that failed.", "failed_requests");

@@ -137,6 +137,23 @@ static void print_unstored (JsonObject *status)
         tool_print_unstored (json_object_get_object_member (status, "unstored"), "not stored before that");
 }
 
+/* Whether what is locked at an endpoint stays so. */
+static void print_locks (JsonObject *row)
+{
+    JsonObject *locks = tool_part (row, "locks");
+    if (locks == NULL)
+        return;
+    g_autofree char *time = tool_seconds ((double) tool_number (locks, "seconds"));
+    printf ("locks      %s: for %s; ", tool_text (row, "endpoint"), time);
+    if (tool_number (locks, "asked") + tool_number (locks, "refused") == 0)
+        puts ("a mount renews them");
+    else
+        printf ("%" PRIi64 " files looked at, %" PRIi64 " renewed, %" PRIi64 " refused%s%s\n",
+                tool_number (locks, "asked"), tool_number (locks, "renewed"), tool_number (locks, "refused"),
+                json_object_has_member (locks, "error") ? ": " : "",
+                json_object_has_member (locks, "error") ? tool_text (locks, "error") : "");
+}
+
 /* Of endpoints that do not delete. */
 static void print_retained (JsonObject *status)
 {
@@ -150,6 +167,7 @@ static void print_retained (JsonObject *status)
         bool never = g_str_equal (tool_text (row, "delete"), "never");
         printf ("retained   %s: %" PRIi64 " stripes, %s (delete = %s%s)\n", tool_text (row, "endpoint"),
                 tool_number (row, "stripes"), bytes, never ? "never" : "after ", never ? "" : after);
+        print_locks (row);
     }
 }
 

@@ -36,9 +36,10 @@ static bool take_file (const char *from, const char *to, const char *name, GErro
 /* What is about the old catalog's rows, or says what was in use. */
 static bool remove_old (const char *directory, GError **error)
 {
-    static const char *const names[] = {ECFS_IN_USE_NAME,       ECFS_READS_NAME,          ECFS_READS_NAME "-wal",
-                                        ECFS_READS_NAME "-shm", ECFS_SCRUB_NAME,          ECFS_SCRUB_NAME "-wal",
-                                        ECFS_SCRUB_NAME "-shm", ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm"};
+    static const char *const names[] = {ECFS_IN_USE_NAME,        ECFS_RENEWED_NAME,      ECFS_READS_NAME,
+                                        ECFS_READS_NAME "-wal",  ECFS_READS_NAME "-shm", ECFS_SCRUB_NAME,
+                                        ECFS_SCRUB_NAME "-wal",  ECFS_SCRUB_NAME "-shm", ECFS_CATALOG_NAME "-wal",
+                                        ECFS_CATALOG_NAME "-shm"};
     for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
         g_autofree char *path = g_build_filename (directory, names[i], NULL);
         if (unlink (path) != 0 && errno != ENOENT)

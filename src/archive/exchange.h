@@ -4,6 +4,9 @@
 
 #include "archive/archive.h"
 
+#define ECFS_RENEWED_NAME                                                                                              \
+    "renewed" /* how far locks at endpoints were renewed (upkeep/renewals.h), by rows of the catalog */
+
 /* In the archive directory, while what was made takes the place of what was there: it is only gone on with then. */
 #define ECFS_TAKEN_OVER_NAME "taken-over"
 

@@ -290,6 +290,11 @@ int64_t ecfs_endpoint_retain_us (EcfsEndpoint *self)
     return self->retain_us == ECFS_RETAIN_NOT ? ECFS_RETAIN_ALWAYS : self->retain_us; /* found out */
 }
 
+int64_t ecfs_endpoint_lock_us (const EcfsEndpoint *self)
+{
+    return self->driver->lock_us == NULL ? 0 : self->driver->lock_us (self->config);
+}
+
 void ecfs_endpoint_set_vouch (EcfsEndpoint *self, bool (*vouch) (void *user, const EcfsMarker *marker), void *user)
 {
     self->vouch = vouch;

@@ -164,6 +164,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsEndpoint, ecfs_endpoint_free)
 
 /** How long, in microseconds, or one of these. */
 int64_t ecfs_endpoint_retain_us (EcfsEndpoint *self);
+/** For how long, in microseconds, the server locks what is stored: nobody deletes it until then. 0: it does not. */
+int64_t ecfs_endpoint_lock_us (const EcfsEndpoint *self);
 /** @vouch says whether a marker is authentic: where there are several, the newest of these counts. Before start. Any of
  * the endpoint's threads calls it, with no lock of the endpoint held. */
 void ecfs_endpoint_set_vouch (EcfsEndpoint *self, bool (*vouch) (void *user, const EcfsMarker *marker), void *user);
@@ -412,6 +414,12 @@ typedef void (*EcfsEndpointDone) (void *user, uint64_t value, const GError *erro
 void ecfs_endpoint_remove (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
 /** The same of what was retained for long enough, if there is such a time. */
 void ecfs_endpoint_remove_aged (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
+/**
+ * Has a file stay locked for the time of ecfs_endpoint_lock_us () from now on, if its lock ends within a third of that.
+ * No lock is shortened, or made one of another kind. The value is 1 where it was renewed, and 0 where it lasts. EPERM,
+ * EACCES: the server refuses. ENOTSUP where nothing is locked.
+ */
+void ecfs_endpoint_renew (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
 void ecfs_endpoint_size (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
 void ecfs_endpoint_space (EcfsEndpoint *self, EcfsEndpointDone done, void *user);
 
@@ -459,6 +467,7 @@ bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **e
  * names[i] was not removed, which ENOENT is, too. */
 void ecfs_endpoint_remove_all_wait (EcfsEndpoint *self, const char *const *names, size_t n, GError **ret_errors);
 bool ecfs_endpoint_remove_directory_wait (EcfsEndpoint *self, const char *name, GError **error);
+bool ecfs_endpoint_renew_wait (EcfsEndpoint *self, const char *name, bool *ret_renewed, GError **error);
 /** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way. */
 bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names,
                                            GError **error);

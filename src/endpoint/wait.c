@@ -180,6 +180,17 @@ bool ecfs_endpoint_remove_directory_wait (EcfsEndpoint *self, const char *name, 
     return waiter_finish (&waiter, error);
 }
 
+bool ecfs_endpoint_renew_wait (EcfsEndpoint *self, const char *name, bool *ret_renewed, GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    ecfs_endpoint_renew (self, name, waiter_done, &waiter);
+    if (!waiter_finish (&waiter, error))
+        return false;
+    *ret_renewed = waiter.value > 0;
+    return true;
+}
+
 typedef struct Listing {
     Waiter waiter;
     void (*each) (void *user, const EcfsListed *listed);

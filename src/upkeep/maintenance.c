@@ -1,9 +1,11 @@
-/* What an archive does behind its users: deleting what is due, and keeping the figures of free space and of speed. */
+/* What an archive does behind its users: deleting what is due, renewing locks, and keeping the figures of free space
+ * and of speed. */
 #include "upkeep/upkeep.h"
 
 #include "archive/common.h"
 #include "catalog/marks.h"
 #include "catalog/reads.h"
+#include "upkeep/renewals.h"
 
 #define PAUSE_US        (2 * G_USEC_PER_SEC)
 #define SPACE_PERIOD_US (15 * G_USEC_PER_SEC)
@@ -18,6 +20,7 @@ struct EcfsMaintenance {
     EcfsDeletions *deletions;
     EcfsRetention *retention;
     EcfsBrakeWatch *brake;
+    EcfsRenewals *renewals;
     bool settled;             /* what marks do not need any more; the thread's, as the next one */
     unsigned n_marks_removed; /* when that was done */
     pthread_t thread;
@@ -27,6 +30,8 @@ struct EcfsMaintenance {
     bool space_known;   /* every endpoint has answered once, if only that it cannot */
     unsigned n_asked;   /* space requests under way */
     unsigned n_answers; /* wraps around */
+    bool owed_nobody;   /* the thread's, as the next one: at the last look … */
+    int64_t next_us;    /* … and when the next is, but for locks */
     int64_t asked_us;   /* the thread's, as the next ones; 0: never */
     int64_t counted_us;
     uint64_t space_state;
@@ -176,16 +181,23 @@ static void *run (void *data)
         bool nobody_owes = self->n_asked == 0;
         bool known = nobody_owes && self->asked_us != 0;
         ecfs_mutex_unlock (&self->lock);
-        keep_space (self, nobody_owes);
-        keep_deleting (self);
-        keep_estimates (self);
-        ecfs_read_log_tell (ecfs_archive_read_log (self->archive), false);
+        if (nobody_owes != self->owed_nobody || ecfs_now_us () >= self->next_us) {
+            keep_space (self, nobody_owes);
+            keep_deleting (self);
+            keep_estimates (self);
+            ecfs_read_log_tell (ecfs_archive_read_log (self->archive), false);
+            self->owed_nobody = nobody_owes;
+            self->next_us = ecfs_now_us () + PAUSE_US;
+        }
+        const bool is_renewing = ecfs_renewals_look (self->renewals);
+        const int64_t until_us =
+            is_renewing ? MIN (self->next_us, ecfs_now_us () + ECFS_RENEWALS_PAUSE_US) : self->next_us;
         ecfs_mutex_lock (&self->lock);
         if (known && !self->space_known)
             ecfs_cond_broadcast (&self->wake);
         self->space_known = self->space_known || known;
         if (!self->stopping && self->n_answers == n_answers)
-            (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + PAUSE_US);
+            (void) ecfs_cond_wait_until (&self->wake, &self->lock, until_us);
     }
     ecfs_mutex_unlock (&self->lock);
     return NULL;
@@ -199,6 +211,7 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
     self->deletions = ecfs_deletions_new (archive);
     self->retention = ecfs_retention_new (archive);
     self->brake = ecfs_brake_watch_new (archive);
+    self->renewals = ecfs_renewals_new (archive);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
     int result = pthread_create (&self->thread, NULL, run, self);
@@ -228,6 +241,7 @@ void ecfs_maintenance_stop (EcfsMaintenance *self)
     ecfs_deletions_free (self->deletions);
     ecfs_retention_free (self->retention);
     ecfs_brake_watch_free (self->brake);
+    ecfs_renewals_free (self->renewals);
     ecfs_mutex_lock (&self->lock);
     while (self->n_asked > 0)
         (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + G_USEC_PER_SEC);

@@ -1,7 +1,7 @@
 /*
  * What is done in the background for an open archive, besides the journal: maintenance.c asks for room and keeps what
  * endpoints are known to be like, deletions.c deletes stripes that nothing needs, retention.c lets go of
- * the past when it takes too much, repairer.c rebuilds, prune.c removes
+ * the past when it takes too much, repairer.c rebuilds, renewals.c has what is needed stay locked, prune.c removes
  * stripes of no object.
  */
 #ifndef ECFS_UPKEEP_UPKEEP_H

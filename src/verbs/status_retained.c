@@ -1,5 +1,27 @@
 /* What stays at endpoints that do not delete, for status. */
+#include "upkeep/renewals.h"
 #include "verbs/status_priv.h"
+
+/* How the last round went that renewed what is locked there. */
+static void add_locks (JsonObject *facts, const EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint)
+{
+    const int64_t lock_us = ecfs_endpoint_lock_us (endpoint->endpoint);
+    EcfsRenewed last;
+    if (lock_us == 0)
+        return;
+    ecfs_renewed_load (&last, ecfs_archive_directory (archive), &endpoint->uuid);
+    JsonObject *locks = json_object_new ();
+    json_object_set_int_member (locks, "seconds", lock_us / G_USEC_PER_SEC);
+    json_object_set_int_member (locks, "asked", (int64_t) last.n_asked);
+    json_object_set_int_member (locks, "renewed", (int64_t) last.n_renewed);
+    json_object_set_int_member (locks, "refused", (int64_t) last.n_refused);
+    if (last.ended_s > 0)
+        json_object_set_int_member (locks, "ended", last.ended_s);
+    if (last.error != NULL)
+        json_object_set_string_member (locks, "error", last.error);
+    json_object_set_object_member (facts, "locks", locks);
+    ecfs_renewed_clear (&last);
+}
 
 bool ecfs_status_add_retained (JsonObject *status, EcfsArchive *archive, uint64_t *ret_n_stripes, GError **error)
 {
@@ -22,6 +44,7 @@ bool ecfs_status_add_retained (JsonObject *status, EcfsArchive *archive, uint64_
             json_object_set_int_member (facts, "after", retain_us / G_USEC_PER_SEC);
         json_object_set_int_member (facts, "stripes", (int64_t) sum.n_stripes);
         json_object_set_int_member (facts, "bytes", (int64_t) sum.bytes);
+        add_locks (facts, archive, endpoint);
         json_array_add_object_element (retained, facts);
         n_stripes += sum.n_stripes;
     }

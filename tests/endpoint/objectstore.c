@@ -223,6 +223,7 @@ static void begin (Store *self, EcfsStream *request)
         serve_marker (self, request);
         break;
     case ECFS_REQUEST_LOG:
+    case ECFS_REQUEST_RENEW:
         g_assert_not_reached (); /* it takes none */
     }
 }

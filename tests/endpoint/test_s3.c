@@ -543,6 +543,88 @@ static void test_retained (Fixture *self, gconstpointer features)
     g_assert_cmpuint (n_locked, ==, 3);
 }
 
+/* Asks until it is time to. */
+static void await_renewal (Fixture *self, const char *name)
+{
+    const int64_t end_us = g_get_monotonic_time () + 20 * G_USEC_PER_SEC;
+    for (bool was_renewed = false; !was_renewed;) {
+        g_autoptr (GError) error = NULL;
+        bool good = ecfs_endpoint_renew_wait (self->endpoint, name, &was_renewed, &error);
+        g_assert_no_error (error);
+        g_assert_true (good);
+        g_assert_cmpint (g_get_monotonic_time (), <, end_us);
+        g_usleep (20000);
+    }
+}
+
+/* "MODE UNTIL" of an object, as the server has it; g_free () */
+static char *lock_of (Fixture *self, const char *name)
+{
+    g_autofree char *path = g_build_filename (self->store->dir, "locks.json", NULL), *text = NULL;
+    g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
+    const char *at = strstr (text, name);
+    char mode[32], until[32];
+    g_assert_nonnull (at);
+    g_assert_cmpint (sscanf (at + strlen (name), "\": [\"%31[^\"]\", \"%31[^\"]\"", mode, until), ==, 2);
+    return g_strdup_printf ("%s %s", mode, until);
+}
+
+static void test_renewed (Fixture *self, gconstpointer features)
+{
+    if (self->store == NULL)
+        return;
+    uint8_t byte = 7;
+    bool was_renewed = true;
+    g_autoptr (GError) error = NULL;
+    restart (self, ",delete=never");
+    g_assert_false (ecfs_endpoint_renew_wait (self->endpoint, "stripes/unlocked", &was_renewed, &error));
+    g_assert_error (error, ECFS_ERROR, ENOTSUP);
+    g_clear_error (&error);
+    g_assert_cmpint (ecfs_endpoint_lock_us (self->endpoint), ==, 0);
+    g_assert_cmpint (try_store (self, "stripes/unlocked", &byte, 1), ==, 0);
+    restart (self, ",delete=never,object_lock=compliance 30d");
+    g_assert_cmpint (try_store (self, "stripes/long", &byte, 1), ==, 0);
+    restart (self, ",delete=after 1s,object_lock=compliance 3s");
+    g_assert_cmpint (try_store (self, "stripes/strict", &byte, 1), ==, 0);
+    g_autofree char *length = lock_of (self, "stripes/long"), *strict = lock_of (self, "stripes/strict");
+
+    /* Before its time, a longer one, and one of the stricter kind: none gets less. */
+    restart (self, ",delete=after 1s,object_lock=governance 3s");
+    g_assert_cmpint (ecfs_endpoint_lock_us (self->endpoint), ==, 3 * G_USEC_PER_SEC);
+    g_assert_cmpint (try_store (self, "stripes/short", &byte, 1), ==, 0);
+    g_autofree char *before = lock_of (self, "stripes/short");
+    g_assert_true (ecfs_endpoint_renew_wait (self->endpoint, "stripes/long", &was_renewed, &error));
+    g_assert_false (was_renewed);
+    await_renewal (self, "stripes/short");
+    await_renewal (self, "stripes/strict");
+    await_renewal (self, "stripes/unlocked");
+    g_autofree char *length_now = lock_of (self, "stripes/long"), *strict_now = lock_of (self, "stripes/strict"),
+                    *now = lock_of (self, "stripes/short"), *locked = lock_of (self, "stripes/unlocked");
+    g_assert_cmpstr (length_now, ==, length);
+    g_assert_cmpstr (strict_now, >, strict);
+    g_assert_true (g_str_has_prefix (strict_now, "COMPLIANCE "));
+    g_assert_cmpstr (now, >, before);
+    g_assert_true (g_str_has_prefix (locked, "GOVERNANCE "));
+    const char *name = "stripes/short";
+    ecfs_endpoint_remove_all_wait (self->endpoint, &name, 1, &error);
+    g_assert_error (error, ECFS_ERROR, EPERM);
+    g_clear_error (&error);
+
+    /* Refused. And where locks are not seen, the server still shortens none. */
+    s3_set (self->store, "no-renew", true);
+    s3_set (self->store, "unseen", true);
+    g_assert_false (ecfs_endpoint_renew_wait (self->endpoint, "stripes/short", &was_renewed, &error));
+    g_assert_error (error, ECFS_ERROR, EACCES);
+    g_assert_nonnull (strstr (error->message, "s3:PutObjectRetention"));
+    g_clear_error (&error);
+    s3_set (self->store, "no-renew", false);
+    g_assert_false (ecfs_endpoint_renew_wait (self->endpoint, "stripes/long", &was_renewed, &error));
+    g_assert_error (error, ECFS_ERROR, EACCES);
+    g_clear_error (&error);
+    g_assert_false (ecfs_endpoint_renew_wait (self->endpoint, "stripes/nowhere", &was_renewed, &error));
+    g_assert_error (error, ECFS_ERROR, ENOENT);
+}
+
 static void add (const char *path, const char *features, void (*test) (Fixture *, gconstpointer))
 {
     g_test_add (path, Fixture, features, set_up, test, tear_down);
@@ -583,5 +665,6 @@ int main (int argc, char **argv)
     add ("/s3/takes-renewed-keys-up", "", test_renewed_keys);
     add ("/s3/says-what-is-wrong", "", test_refusals);
     add ("/s3/locks-what-it-stores", "lock", test_retained);
+    add ("/s3/renews-locks-and-shortens-none", "lock", test_renewed);
     return g_test_run ();
 }

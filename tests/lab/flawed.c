@@ -222,6 +222,8 @@ static void begin_inner (Job *job)
     case ECFS_REQUEST_EXAMINE:
         ecfs_endpoint_examine (inner, on_examined, job);
         break;
+    case ECFS_REQUEST_RENEW:
+        g_assert_not_reached (); /* it takes none */
     }
 }
 

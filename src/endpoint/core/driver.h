@@ -77,6 +77,8 @@ typedef struct EcfsDriver {
 
     /* Has the other side run a hash tool in its root; may be NULL: none can. */
     EcfsHasher *(*hasher) (const void *config, const EcfsHasherTerms *terms, GError **error);
+    /* What ecfs_endpoint_lock_us () tells; may be NULL: nothing is locked, and ECFS_REQUEST_RENEW does not come. */
+    int64_t (*lock_us) (const void *config);
     /* A read as if ecfs_slot_take () had returned it, from any thread, while the slot's thread is in ecfs_slot_poll ():
      * calls nobody back, waits for nothing. False: the slot's thread has to see to it now. May be NULL: all reads are
      * taken. */
@@ -161,6 +163,7 @@ typedef enum EcfsRequestKind {
     ECFS_REQUEST_MARK,    /* store text as ECFS_MARKER_NAME in the root: replacing, or with create EEXIST */
     ECFS_REQUEST_RMDIR,   /* a directory that is empty; ENOENT when absent, and any other error when it is not empty */
     ECFS_REQUEST_EXAMINE, /* read ECFS_MARKER_NAME, at most ECFS_MARKER_MAX_SIZE → ecfs_request_finish_marker () */
+    ECFS_REQUEST_RENEW,   /* a lock that ends soon: finish with 1; with 0 where it lasts */
     ECFS_REQUEST_LOG,     /* ecfs_request_pull () → ecfs_request_acknowledge () what is durable; closes at its end */
 } EcfsRequestKind;
 

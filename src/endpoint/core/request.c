@@ -131,6 +131,9 @@ static GError *refusal_locked (EcfsEndpoint *self, const EcfsStream *request) EC
     if (request->kind == ECFS_REQUEST_LOG && !self->driver->logs)
         return g_error_new (ECFS_ERROR, ENOTSUP, "endpoint %s: %s: %s:// cannot append to files", self->name,
                             request->name, self->driver->scheme);
+    if (request->kind == ECFS_REQUEST_RENEW &&
+        (self->driver->lock_us == NULL || self->driver->lock_us (self->config) == 0))
+        return g_error_new (ECFS_ERROR, ENOTSUP, "endpoint %s: %s: nothing is locked there", self->name, request->name);
     if (self->stopping)
         return g_error_new (ECFS_ERROR, ECANCELED, "endpoint %s: is being closed", self->name);
     if (ecfs_core_down (self) && !admit_down_locked (self, request))
@@ -311,6 +314,11 @@ void ecfs_endpoint_remove_aged (EcfsEndpoint *self, const char *name, EcfsEndpoi
 void ecfs_endpoint_remove_directory (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
 {
     submit_simple (self, ECFS_REQUEST_RMDIR, name, done, user);
+}
+
+void ecfs_endpoint_renew (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_RENEW, name, done, user);
 }
 
 void ecfs_endpoint_size (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
@@ -581,6 +589,7 @@ void ecfs_request_deliver (EcfsStream *request, uint64_t value, const GError *er
     case ECFS_REQUEST_SPACE:
     case ECFS_REQUEST_LIST:
     case ECFS_REQUEST_MARK:
+    case ECFS_REQUEST_RENEW:
         if (request->finished != NULL)
             request->finished (request->user, value, error);
         break;
@@ -627,6 +636,7 @@ static EcfsRequestClass class_of (EcfsRequestKind kind)
         [ECFS_REQUEST_RMDIR] = ECFS_CLASS_REMOVE, [ECFS_REQUEST_LIST] = ECFS_CLASS_LIST,
         [ECFS_REQUEST_SIZE] = ECFS_CLASS_LOOK,    [ECFS_REQUEST_SPACE] = ECFS_CLASS_LOOK,
         [ECFS_REQUEST_EXAMINE] = ECFS_CLASS_LOOK, [ECFS_REQUEST_MARK] = ECFS_CLASS_MARK,
+        [ECFS_REQUEST_RENEW] = ECFS_CLASS_LOOK,
     };
     return classes[kind];
 }

@@ -14,7 +14,7 @@ static void begin (EcfsHttp *self, EcfsStream *request)
         [ECFS_REQUEST_RMDIR] = ecfs_s3_rmdir_begin, [ECFS_REQUEST_REMOVE] = ecfs_s3_remove_begin,
         [ECFS_REQUEST_SIZE] = ecfs_s3_size_begin,   [ECFS_REQUEST_SPACE] = ecfs_s3_space_begin,
         [ECFS_REQUEST_LIST] = ecfs_s3_list_begin,   [ECFS_REQUEST_EXAMINE] = ecfs_s3_examine_begin,
-        [ECFS_REQUEST_MARK] = ecfs_s3_mark_begin,
+        [ECFS_REQUEST_MARK] = ecfs_s3_mark_begin,   [ECFS_REQUEST_RENEW] = ecfs_s3_renew_begin,
     };
     begin_kind[request->kind](self, request);
 }
@@ -133,6 +133,11 @@ static const char *const option_keys[] = {
     NULL,
 };
 
+static int64_t lock_us (const void *config)
+{
+    return ((const EcfsS3Config *) config)->lock_us;
+}
+
 const EcfsDriver ecfs_driver_s3 = {
     .scheme = "s3",
     .option_keys = option_keys,
@@ -141,6 +146,7 @@ const EcfsDriver ecfs_driver_s3 = {
     .own_login = true,
     .new_config = ecfs_s3_new_config,
     .free_config = ecfs_s3_free_config,
+    .lock_us = lock_us,
     .connect = ecfs_s3_connect,
     .serve = ecfs_http_serve,
     .disconnect = ecfs_s3_disconnect,

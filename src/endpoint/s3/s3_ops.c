@@ -1,4 +1,4 @@
-/* Requests of one or two calls: remove, rmdir, size, space; and the marker. */
+/* Requests of one or two calls: remove, rmdir, size, space, locks; and the marker. */
 #include "endpoint/s3/s3_priv.h"
 
 #include <string.h>
@@ -9,6 +9,7 @@ typedef struct SmallOp {
     char *key;   /* rmdir: of the directory, with "/" at its end */
     bool itself; /* … is an object … */
     bool other;  /* … and so is something below it */
+    char *body;  /* renew */
     GError *error;
 } SmallOp;
 
@@ -17,6 +18,7 @@ static void clear (EcfsHttpOp *op)
     SmallOp *small = (SmallOp *) op;
     ecfs_s3_parser_free (small->parser);
     g_free (small->key);
+    g_free (small->body);
     g_clear_error (&small->error);
 }
 
@@ -53,6 +55,69 @@ static void found (EcfsHttp *self, EcfsHttpOp *op)
 void ecfs_s3_remove_begin (EcfsHttp *self, EcfsStream *request)
 {
     EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = found};
+    ecfs_http_ask (&new_op (self, request)->op, &ask);
+}
+
+/* Locks: what was asked for when it was stored is asked for again. */
+
+#define SHARE_LEFT 3 /* of its time: a lock that lasts for less than this part is renewed */
+
+char *ecfs_s3_moment (int64_t time_us)
+{
+    g_autoptr (GDateTime) moment = g_date_time_new_from_unix_utc (time_us / G_USEC_PER_SEC + 1);
+    return g_date_time_format (moment, "%Y-%m-%dT%H:%M:%SZ");
+}
+
+static GError *renewal_refused (EcfsS3 *self, EcfsHttpOp *op)
+{
+    EcfsS3Values values;
+    const char *name = op->request->name;
+    ecfs_s3_answer_values (&op->call, &values);
+    GError *error = g_strcmp0 (values.code, "AccessDenied") != 0
+                        ? ecfs_http_refusal (op, name)
+                        : ecfs_http_error (EACCES,
+                                           "%s: the bucket %s does not let its lock be renewed (AccessDenied): allow "
+                                           "s3:PutObjectRetention for this access key",
+                                           name, self->config->bucket);
+    ecfs_s3_values_clear (&values);
+    return error;
+}
+
+static void renewed (EcfsHttp *self, EcfsHttpOp *op)
+{
+    const bool did = ecfs_s3_did (&op->call);
+    ecfs_http_op_end (op, did, did ? NULL : renewal_refused (ecfs_s3 (self), op));
+}
+
+/* Who may not see a lock is told of none: the server shortens none all the same. */
+static void lock_told (EcfsHttp *self, EcfsHttpOp *op)
+{
+    const EcfsS3Config *config = ecfs_s3 (self)->config;
+    const int64_t now_us = g_get_real_time ();
+    g_autoptr (GDateTime) until = op->call.until == NULL ? NULL : g_date_time_new_from_iso8601 (op->call.until, NULL);
+    if (!ecfs_http_good (op->call.status)) {
+        ecfs_http_op_end (op, 0, ecfs_http_refusal (op, op->request->name));
+        return;
+    }
+    if (until != NULL && g_date_time_to_unix (until) >= (now_us + config->lock_us / SHARE_LEFT) / G_USEC_PER_SEC) {
+        ecfs_http_op_end (op, 0, NULL);
+        return;
+    }
+    const bool is_strict = g_strcmp0 (op->call.lock, "COMPLIANCE") == 0 || g_strcmp0 (op->call.lock, "GOVERNANCE") == 0;
+    g_autofree char *moment = ecfs_s3_moment (now_us + config->lock_us);
+    SmallOp *small = (SmallOp *) op;
+    g_free (small->body);
+    small->body = g_strdup_printf ("<Retention xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Mode>%s</Mode>"
+                                   "<RetainUntilDate>%s</RetainUntilDate></Retention>",
+                                   is_strict ? op->call.lock : config->lock_mode, moment);
+    EcfsHttpAsk ask = {
+        .method = "PUT", .name = op->request->name, .query = "retention=", .body = small->body, .done = renewed};
+    ecfs_http_ask (op, &ask);
+}
+
+void ecfs_s3_renew_begin (EcfsHttp *self, EcfsStream *request)
+{
+    EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = lock_told};
     ecfs_http_ask (&new_op (self, request)->op, &ask);
 }
 

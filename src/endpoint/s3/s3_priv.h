@@ -102,6 +102,9 @@ void ecfs_s3_remove_unfinished_begin (EcfsHttp *self, EcfsStream *request);
 
 /* s3_ops.c */
 void ecfs_s3_remove_begin (EcfsHttp *self, EcfsStream *request);
+void ecfs_s3_renew_begin (EcfsHttp *self, EcfsStream *request);
+/** A moment as headers and documents have it, whole seconds behind it; g_free (). */
+char *ecfs_s3_moment (int64_t time_us);
 void ecfs_s3_rmdir_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_s3_size_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_s3_space_begin (EcfsHttp *self, EcfsStream *request);

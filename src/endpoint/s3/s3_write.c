@@ -186,9 +186,7 @@ static struct curl_slist *object_headers (const WriteOp *write, struct curl_slis
         list = ecfs_http_add_header (list, "x-amz-storage-class: %s", config->storage_class);
     if (config->lock_mode == NULL)
         return list;
-    g_autoptr (GDateTime) until =
-        g_date_time_new_from_unix_utc ((g_get_real_time () + config->lock_us) / G_USEC_PER_SEC + 1);
-    g_autofree char *text = g_date_time_format (until, "%Y-%m-%dT%H:%M:%SZ");
+    g_autofree char *text = ecfs_s3_moment (g_get_real_time () + config->lock_us);
     list = ecfs_http_add_header (list, "x-amz-object-lock-mode: %s", config->lock_mode);
     return ecfs_http_add_header (list, "x-amz-object-lock-retain-until-date: %s", text);
 }

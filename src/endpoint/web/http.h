@@ -78,6 +78,8 @@ typedef struct EcfsHttpCall {
     char *etag;     /* likewise */
     char *region;   /* x-amz-bucket-region */
     char *upload;   /* x-amz-meta-ecfs-upload */
+    char *lock;     /* x-amz-object-lock-mode, … */
+    char *until;    /* … and -retain-until-date */
     GString *words; /* the body, where the dialect keeps it and the ask does not take it; its beginning; or NULL */
     bool encoded;   /* not the bytes as they are */
 } EcfsHttpCall;

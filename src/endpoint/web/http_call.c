@@ -138,6 +138,8 @@ static void forget_answer (EcfsHttpCall *call)
     g_clear_pointer (&call->etag, g_free);
     g_clear_pointer (&call->region, g_free);
     g_clear_pointer (&call->upload, g_free);
+    g_clear_pointer (&call->lock, g_free);
+    g_clear_pointer (&call->until, g_free);
     if (call->words != NULL)
         g_string_truncate (call->words, 0);
     call->encoded = false;
@@ -166,6 +168,8 @@ static size_t on_header (char *line, size_t one, size_t size, void *user)
     take_value (&call->etag, line, size, "etag");
     take_value (&call->region, line, size, "x-amz-bucket-region");
     take_value (&call->upload, line, size, "x-amz-meta-ecfs-upload");
+    take_value (&call->lock, line, size, "x-amz-object-lock-mode");
+    take_value (&call->until, line, size, "x-amz-object-lock-retain-until-date");
     return size;
 }
 
