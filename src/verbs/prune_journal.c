@@ -173,6 +173,7 @@ static bool make_catalog (EcfsPruning *self, const EcfsSnapshotRow *row, size_t 
     if (catalog == NULL)
         return false;
     EcfsRestore *restore = ecfs_restore_new (catalog);
+    good = ecfs_restore_begin_snapshot (restore, error);
     for (uint32_t part = 0; good && !is_last; part++) {
         int64_t time_ns;
         const EcfsPruneFile *file = find_part (self, position, row, part);
@@ -180,6 +181,7 @@ static bool make_catalog (EcfsPruning *self, const EcfsSnapshotRow *row, size_t 
         good = rows != NULL && ecfs_restore_records (restore, rows, &n_refused, error);
         is_last = file != NULL && file->file.is_last;
     }
+    good = good && ecfs_restore_end_snapshot (restore, error);
     ecfs_restore_free (restore);
     good = good && n_refused == 0 && ecfs_catalog_barrier (catalog, error);
     (void) ecfs_catalog_close (catalog, NULL); /* what there is of it is durable */

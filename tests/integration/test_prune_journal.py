@@ -10,9 +10,11 @@ import zlib
 
 import forge
 import lab
+import pytest
 from test_history import now
+from test_logs import FSCK
 from test_prune_far import Master, at, grown, remove, store  # noqa: F401 (a fixture)
-from test_recover import recover
+from test_recover import recover, tree_of
 from test_retained import Retaining, contents
 
 KINDS = ("journal", "snapshot", "marker")
@@ -270,3 +272,63 @@ def test_what_was_merged_goes_as_well(place):
     shutil.rmtree(archive.path)
     rest, _ = recover(place, archive.endpoints[:1] + archive.endpoints[3:])
     assert contents(place.mount(rest).path) == wanted
+
+
+@pytest.mark.parametrize("retaining", [6, 2])
+def test_a_snapshot_tells_what_all_kinds_of_changes_do(place, retaining):
+    """Also where some accounts delete, and small files lie in logs and packs."""
+    directories = place.directories()
+    endpoints = [Retaining(one) for one in directories[:retaining]] + directories[retaining:]
+    archive = place.archive(endpoints, "rs:3+2", "--key", "split")
+    archive.configure("archive", history="0", deletion_grace="0s", journal_interval="1s", pack_after="1s")
+    mount = place.mount(archive)
+    top = mount.path
+    for i in range(30):
+        lab.write_pattern(top / f"small {i}", 900 + i, seed=i)
+    (top / "d/e").mkdir(parents=True)
+    os.setxattr(top / "d", "user.ecfs.code", b"copies:3")
+    lab.write_pattern(top / "d/e/copies", 70_000, seed=40)
+    lab.write_pattern(top / "large", 3_000_000, seed=41)
+    archive.await_stored()
+    os.setxattr(top / "large", "user.mine", b"value")
+    os.symlink("large", top / "link")
+    os.link(top / "large", top / "d/hard")
+    os.mkfifo(top / "fifo")
+    os.truncate(top / "small 3", 100)
+    os.truncate(top / "large", 2_500_000)
+    with open(top / "hole", "wb") as file:
+        file.truncate(1_000_000)
+    os.rename(top / "small 1", top / "d/moved")
+    os.rename(top / "d/e", top / "e")
+    os.removexattr(top / "large", "user.mine")
+    for i in range(10, 20):
+        (top / f"small {i}").unlink()
+    open(top / "empty", "wb").close()
+    archive.await_stored()
+    lab.ecfs("recode", archive.path, "/large", "--code", "rs:4+1")
+    lab.ecfs("mark", archive.path, "gone")
+    lab.ecfs("mark", "--remove", archive.path, "gone")
+    for path in lab.files_below(directories[5].root / "stripes")[:3]:
+        path.chmod(0o600)
+        path.unlink()
+    lab.run(FSCK, "-y", archive.path, check=False)
+    archive.await_stored()
+    unlinked = open(top / "small 5", "rb")  # in no directory, and there
+    (top / "small 5").unlink()
+    take_snapshot(archive)
+    store(archive, mount, [1])
+    take_snapshot(archive)
+    unlinked.close()
+    wanted = lab.describe_tree(top)
+    master = Master(place, archive.endpoints)
+    lab.until(lambda: "no snapshot" not in master.facts("--dry-run", "--max-share", "100").get("journal_stays", ""), 40,
+              "a snapshot is old enough", pause=0.3)
+    master.accept()
+    done = master.facts()
+    assert done["done"] and "journal_stays" not in done and sums(done, "removed")["journal"] > 0, done
+    lab.forget_mounts()
+    lab.assert_same_tree(wanted, lab.describe_tree(top))
+    mount.umount()
+    shutil.rmtree(archive.path)
+    rest, _ = recover(place, archive.endpoints)
+    lab.assert_same_tree(wanted, tree_of(place, rest))
