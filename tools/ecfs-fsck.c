@@ -23,6 +23,7 @@ typedef struct Options {
     uint64_t bytes_per_s;
     int64_t max_time_us;
     double sample; /* part of 1; 0: all */
+    double share;  /* the same */
     gboolean remote_hash;
     uint64_t seed;
     int64_t prune_age_us;
@@ -487,6 +488,7 @@ static int check (Shown *self, char **argv)
                            .bytes_per_s = self->options.bytes_per_s,
                            .max_time_us = self->options.max_time_us,
                            .sample = self->options.sample,
+                           .share = self->options.share,
                            .seed = self->options.seed,
                            .prune_age_us = self->options.prune ? self->options.prune_age_us : 0,
                            .prune_unrecovered = self->options.unrecovered,
@@ -511,7 +513,7 @@ static int check (Shown *self, char **argv)
 
 /* Options that are parsed further. */
 typedef struct Texts {
-    char *rate, *max_time, *sample, *seed, *older_than, *unrecovered;
+    char *rate, *max_time, *sample, *share, *seed, *older_than, *unrecovered;
 } Texts;
 
 static GOptionContext *option_context (Options *options, Texts *texts)
@@ -528,6 +530,8 @@ static GOptionContext *option_context (Options *options, Texts *texts)
          "Stop checking after this time; the next --deep resumes", "DURATION"},
         {"sample", 0, 0, G_OPTION_ARG_STRING, &texts->sample, "Read a random sample of this size for --deep",
          "PERCENT"},
+        {"share", 0, 0, G_OPTION_ARG_STRING, &texts->share,
+         "Stop --deep after this part of everything; the next --deep resumes", "PERCENT"},
         {"seed", 0, 0, G_OPTION_ARG_STRING, &texts->seed, "Number that chooses the sample", "NUMBER"},
         {"prune", 0, 0, G_OPTION_ARG_NONE, &options->prune, "Remove old orphans (stripes that no file uses)", NULL},
         {"export", 0, 0, G_OPTION_ARG_FILENAME, &options->export_dir,
@@ -568,6 +572,8 @@ static void parse_texts (Options *options, const Texts *texts)
         usage ("--max-time takes a duration, such as 4h");
     if (texts->sample != NULL && !parse_percent (texts->sample, &options->sample))
         usage ("--sample takes a percentage above 0, such as 2%");
+    if (texts->share != NULL && !parse_percent (texts->share, &options->share))
+        usage ("--share takes a percentage above 0, such as 4%");
     if (texts->seed != NULL && !g_ascii_string_to_unsigned (texts->seed, 10, 0, G_MAXINT64, &options->seed, NULL))
         usage ("--seed takes a number");
     options->prune_age_us = PRUNE_AGE_US;
@@ -580,6 +586,8 @@ static void parse_texts (Options *options, const Texts *texts)
         (!g_ascii_string_to_unsigned (texts->unrecovered, 10, 1, G_MAXINT64, &options->unrecovered, NULL) ||
          !options->prune))
         usage ("--unrecovered takes the number of unrecovered stripes to remove, and needs --prune");
+    if (texts->share != NULL && (!options->deep || texts->sample != NULL))
+        usage ("--share needs --deep, and does not go with --sample");
     if (!options->deep && texts->sample != NULL)
         usage ("--sample needs --deep");
     if (options->remote_hash && (!options->deep || options->no || texts->sample != NULL))
@@ -610,6 +618,8 @@ static void parse (Options *options, int *argc, char ***argv)
         usage ("the archive is missing");
     if (options->prune && *argc > 2)
         usage ("--prune checks all files: give no path");
+    if (options->share > 0 && *argc > 2)
+        usage ("--share checks all files: give no path");
     if (options->remote_hash && *argc > 2)
         usage ("--remote-hash checks all files: give no path");
     if (options->yes && options->no)
@@ -618,6 +628,7 @@ static void parse (Options *options, int *argc, char ***argv)
     g_free (texts.rate);
     g_free (texts.max_time);
     g_free (texts.sample);
+    g_free (texts.share);
     g_free (texts.seed);
     g_free (texts.older_than);
     g_free (texts.unrecovered);

@@ -398,6 +398,9 @@ typedef enum EcfsFsckFlags {
     /* Where endpoints have a hash tool, a deep check of everything asks them for digests, and reads only stripes whose
      * digest is not what it was when all of their packets were verified. Needs what was verified: not with DRY. */
     ECFS_FSCK_REMOTE_HASH = 1 << 4,
+    /* What is found and not repaired is queued, as what a reader meets: status counts it, and a mount repairs it. Not
+     * with DRY. */
+    ECFS_FSCK_QUEUE = 1 << 5,
 } EcfsFsckFlags;
 
 typedef struct EcfsFsckProgress {
@@ -415,6 +418,7 @@ typedef struct EcfsFsck {
     uint64_t bytes_per_s;     /* that are read at most to check packets; 0: as fast as it goes */
     int64_t max_time_us;      /* after which no more is checked; repairs are not cut short; 0: no limit */
     double sample;            /* the part of all stripes that a deep check reads, by chance; 0: all */
+    double share;             /* the part of all bytes after which a deep check of everything stops; 0: all */
     uint64_t seed;            /* of the sample */
     /* A directory to which files that cannot be read whole are written as far as they can be read, with holes
      * elsewhere, and the list unreadable.txt: path, offset and length, with tabs between. No file is overwritten.

@@ -190,12 +190,14 @@ static char *reason_of (const EcfsFaultyStripe *stripe)
                                                              : "it has another size");
 }
 
-/* The catalog shows by itself which stripes were never stored. */
-static void note_left (EcfsFsckRun *self, const EcfsDamage *damage)
+/* The catalog shows by itself which stripes were never stored, or are at an endpoint that was given up: nobody doubts
+ * that before they are rebuilt elsewhere. */
+static void note_left (EcfsFsckRun *self, const EcfsDamage *damage, bool was_tried)
 {
     for (unsigned i = 0; i < damage->n_stripes && self->left->len < ECFS_REPAIRS_MAX; i++) {
         const EcfsFaultyStripe *stripe = &damage->stripes[i];
-        if (stripe->fault == ECFS_STRIPE_UNKNOWN || stripe->fault == ECFS_STRIPE_ABSENT)
+        if (stripe->fault == ECFS_STRIPE_UNKNOWN || stripe->fault == ECFS_STRIPE_ABSENT ||
+            (stripe->fault == ECFS_STRIPE_GIVEN_UP && !was_tried))
             continue;
         const EcfsSighting sighting = {.object = damage->uuid,
                                        .index = (uint16_t) stripe->index,
@@ -216,7 +218,7 @@ static void put_into_queue (EcfsFsckRun *self, const GArray *sightings)
         g_autoptr (GArray) some = g_array_new (FALSE, FALSE, sizeof (EcfsSighting)); /* of borrowed text */
         n = MIN (sightings->len - i, TOLD_AT_ONCE);
         g_array_append_vals (some, &g_array_index (sightings, EcfsSighting, i), n);
-        if (self->writer->mounted
+        if (self->writer == NULL || self->writer->mounted
                 ? ecfs_sightings_hand_over (self->archive, some, &error)
                 : ecfs_sightings_queue (ecfs_archive_catalog (self->writer->archive), some, &n_queued, &error))
             continue;
@@ -227,8 +229,9 @@ static void put_into_queue (EcfsFsckRun *self, const GArray *sightings)
 
 static void conclude (EcfsFsckRun *self, const EcfsDamage *damage, EcfsDamageResult result, const EcfsRepairTask *task)
 {
-    if (result == ECFS_DAMAGE_LEFT)
-        note_left (self, damage);
+    bool was_tried = result == ECFS_DAMAGE_LEFT;
+    if (was_tried || (result == ECFS_DAMAGE_FOUND && (self->what->flags & ECFS_FSCK_QUEUE) != 0))
+        note_left (self, damage, was_tried);
     self->sums.results[result]++;
     self->progress.n_done++;
     if (task != NULL) {
@@ -423,6 +426,7 @@ static bool repair (Repairing *self, GError **error)
         put_into_queue (run, run->back);
     if (!wanted || !open) {
         leave_all (self);
+        put_into_queue (run, run->left);
         return open || (!wanted && !settles);
     }
     bool done = repair_all (self, error);

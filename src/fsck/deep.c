@@ -26,6 +26,7 @@ typedef struct Deep {
     EcfsCheckBatch *batch;  /* that is being read */
     EcfsRemoteHash *remote; /* NULL: all is read */
     bool *is_due;           /* n_endpoints; NULL: nothing is kept of it */
+    uint64_t most_bytes;    /* that are read; 0: all */
     uint64_t limit;         /* of hashes that are in the sample; 0: all are */
     uint64_t *n_all;        /* stripes by endpoint, of what was gone over, … */
     uint64_t *n_read;       /* … in the sample and read, … */
@@ -174,6 +175,8 @@ static bool tick (void *user)
     ecfs_mutex_lock (&run->pace.lock);
     run->progress.checked_bytes = run->pace.bytes;
     ecfs_mutex_unlock (&run->pace.lock);
+    if (self->most_bytes > 0 && run->progress.checked_bytes >= self->most_bytes && !run->is_late)
+        run->is_done = run->is_late = true; /* what was begun is read to its end, as when it is late */
     if (ecfs_now_us () >= self->keep_us)
         keep (self);
     (void) ecfs_fsck_tick (run); /* it remembers; what is late goes on with what was begun */
@@ -637,6 +640,10 @@ static bool read_pass (Deep *self, GError **error)
     (void) ecfs_catalog_totals (ecfs_archive_catalog (run->archive), &totals,
                                 NULL); /* what is wrong with it was told */
     run->progress.checked_bytes_all = (uint64_t) ((1 - share_of (self)) * (double) totals.stripe_bytes);
+    if (run->what->share > 0 && run->what->share < 1) {
+        self->most_bytes = (uint64_t) (run->what->share * (double) totals.stripe_bytes) + 1;
+        run->progress.checked_bytes_all = MIN (run->progress.checked_bytes_all, self->most_bytes);
+    }
     if (!read_known (self, error))
         return false;
     bool more;

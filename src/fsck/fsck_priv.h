@@ -126,7 +126,8 @@ typedef struct EcfsFsckRun {
     int64_t deadline_us; /* when no more is checked; 0: none, or that is over */
     int64_t begun_ns;    /* time of day */
     bool cancelled;
-    bool is_late;  /* the deadline has passed */
+    bool is_late;  /* the deadline has passed, or … */
+    bool is_done;  /* … the share that was wanted is verified */
     bool is_sound; /* the catalog can be written */
     EcfsFsckSums sums;
     EcfsFsckDeep deep;

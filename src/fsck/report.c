@@ -318,7 +318,7 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         json_array_add_object_element (array, one);
     }
     json_object_set_array_member (object, "endpoints", array);
-    json_object_set_boolean_member (object, "out_of_time", run->sums.is_cut || run->is_late);
+    json_object_set_boolean_member (object, "out_of_time", run->sums.is_cut || (run->is_late && !run->is_done));
     if (run->what->flags & ECFS_FSCK_DEEP)
         json_object_set_object_member (object, "deep", deep_facts (run));
     return to_text (object);
