@@ -20,7 +20,8 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
 /**
  * Adds what a status amounts to, for people and scripts: `verdict`, `check` (0 fine, 1 degraded, 2 unreadable or at
  * risk), `since` where it is known, `reason`, `meaning`, `advice`, `action` (a command, where there is one to type),
- * and `problems`, each with the same members, of which the worst is the verdict. "mounted" must be there already.
+ * and `problems`, each with the same members, of which the worst is the verdict. `kind` is a word for programs, and
+ * `endpoint` is there where it is about one alone; ecfs-status(1) lists them. "mounted" must be there already.
  */
 void ecfs_status_judge (JsonObject *status);
 

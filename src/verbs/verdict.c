@@ -20,6 +20,9 @@ void ecfs_verdict_add (EcfsStatusVerdict *self, const EcfsStatusProblem *problem
 {
     JsonObject *facts = json_object_new ();
     json_object_set_string_member (facts, "verdict", problem->verdict);
+    json_object_set_string_member (facts, "kind", problem->kind);
+    if (problem->endpoint != NULL)
+        json_object_set_string_member (facts, "endpoint", problem->endpoint);
     json_object_set_int_member (facts, "check", problem->check);
     if (problem->since > 0)
         json_object_set_int_member (facts, "since", problem->since);
@@ -94,6 +97,7 @@ static void judge_read_only (EcfsStatusVerdict *self)
     if (json_object_has_member (self->status, "read_only"))
         ecfs_verdict_add (self,
                           &(EcfsStatusProblem){.verdict = "read only",
+                                               .kind = "read-only",
                                                .check = 0,
                                                .reason = g_strdup (ecfs_verdict_text (self->status, "read_only")),
                                                .meaning = ecfs_verdict_safety (self),
@@ -129,6 +133,7 @@ static void judge_old_copy (EcfsStatusVerdict *self)
         self,
         &(EcfsStatusProblem){
             .verdict = "old copy",
+            .kind = "old-copy",
             .check = 2,
             .since = successor == NULL ? 0 : ecfs_verdict_number (successor, "since"),
             .reason = g_strdup_printf ("%s%s: %s", recovered ? "the archive was recovered" : "another copy is in use",
@@ -151,6 +156,7 @@ static void judge_held (EcfsStatusVerdict *self)
     JsonObject *other = claim != NULL ? claim : successor;
     g_autofree char *host = on_host (other);
     EcfsStatusProblem problem = {.verdict = claim != NULL ? "being recovered" : "in doubt",
+                                 .kind = "in-doubt",
                                  .check = 1,
                                  .since = other == NULL ? 0 : ecfs_verdict_number (other, "since")};
     problem.meaning = g_strdup (held ? "Files can be read, but what is written now is only safe on this machine."
@@ -185,6 +191,8 @@ static void judge_disagreeing (EcfsStatusVerdict *self)
         ecfs_verdict_add (self,
                           &(EcfsStatusProblem){
                               .verdict = "degraded",
+                              .kind = "contradicts",
+                              .endpoint = ecfs_verdict_text (endpoint, "name"),
                               .check = 1,
                               .reason = g_strdup_printf ("%s, and the other endpoints contradict it",
                                                          ecfs_verdict_text (endpoint, "disagrees")),
@@ -205,6 +213,8 @@ static void judge_false_markers (EcfsStatusVerdict *self)
         ecfs_verdict_add (
             self,
             &(EcfsStatusProblem){.verdict = "degraded",
+                                 .kind = "false-marker",
+                                 .endpoint = ecfs_verdict_text (endpoint, "name"),
                                  .check = 1,
                                  .reason = g_strdup (ecfs_verdict_text (endpoint, "false_marker")),
                                  .meaning = g_strdup ("Its journal and what it says of the archive do not count, and "
@@ -233,6 +243,7 @@ static void judge_gaps (EcfsStatusVerdict *self)
     ecfs_verdict_add (
         self, &(EcfsStatusProblem){
                   .verdict = "degraded",
+                  .kind = "gap",
                   .check = 1,
                   .since = ecfs_verdict_number (first, "journal_gap_since"),
                   .reason = g_strdup_printf ("endpoints have lost files that they had, as after being put back from "
@@ -249,6 +260,7 @@ static void judge_catalog (EcfsStatusVerdict *self)
     if (json_object_has_member (self->status, "catalog_error"))
         ecfs_verdict_add (self,
                           &(EcfsStatusProblem){.verdict = "at risk",
+                                               .kind = "catalog",
                                                .check = 2,
                                                .reason = g_strdup (ecfs_verdict_text (self->status, "catalog_error")),
                                                .meaning = g_strdup ("Names and attributes cannot be changed."),
@@ -264,7 +276,7 @@ typedef struct Away {
     JsonObject *first; /* NULL: none */
 } Away;
 
-static bool is_away (JsonObject *endpoint, bool mounted)
+bool ecfs_status_is_away (JsonObject *endpoint, bool mounted)
 {
     const char *state = ecfs_verdict_text (endpoint, "state");
     bool connected = json_object_get_boolean_member_with_default (endpoint, "connected", FALSE);
@@ -278,7 +290,7 @@ static void find_away (EcfsStatusVerdict *self, Away *away)
     for (guint i = 0; i < json_array_get_length (endpoints); i++) {
         JsonObject *endpoint = json_array_get_object_element (endpoints, i);
         int64_t since = ecfs_verdict_number (endpoint, "down_since");
-        if (!is_away (endpoint, self->mounted))
+        if (!ecfs_status_is_away (endpoint, self->mounted))
             continue;
         if (away->n < NAMES_MAX)
             g_string_append_printf (away->names, "%s%s", away->n == 0 ? "" : ", ",
@@ -311,8 +323,10 @@ static void judge_away (EcfsStatusVerdict *self)
     if (away.n == 0)
         return;
     guint n_endpoints = json_array_get_length (json_object_get_array_member (self->status, "endpoints"));
-    EcfsStatusProblem problem = {
-        .since = away.since, .reason = away_reason (&away, n_endpoints), .meaning = ecfs_verdict_safety (self)};
+    EcfsStatusProblem problem = {.kind = "down",
+                                 .since = away.since,
+                                 .reason = away_reason (&away, n_endpoints),
+                                 .meaning = ecfs_verdict_safety (self)};
     problem.check = badness (self, &problem.verdict);
     if (away.n == n_endpoints) {
         problem.verdict = "unreadable";
@@ -366,6 +380,8 @@ static void judge_full (EcfsStatusVerdict *self)
         ecfs_verdict_add (
             self, &(EcfsStatusProblem){
                       .verdict = "degraded",
+                      .kind = "full",
+                      .endpoint = ecfs_verdict_text (endpoint, "name"),
                       .check = 1,
                       .reason = *reason != '\0' ? g_strdup (reason)
                                                 : g_strdup_printf ("endpoint %s is %s",
@@ -392,7 +408,8 @@ static void judge_damage (EcfsStatusVerdict *self)
         return;
     bool repairs_itself = self->mounted && n_found <= n_damaged && repairs != NULL &&
                           json_object_get_boolean_member_with_default (repairs, "auto", FALSE);
-    EcfsStatusProblem problem = {.since = repairs == NULL ? 0 : ecfs_verdict_number (repairs, "since"),
+    EcfsStatusProblem problem = {.kind = "damaged",
+                                 .since = repairs == NULL ? 0 : ecfs_verdict_number (repairs, "since"),
                                  .meaning = ecfs_verdict_safety (self)};
     problem.check = badness (self, &problem.verdict);
     problem.reason = MAX (n_damaged, n_found) > 0
@@ -420,6 +437,7 @@ static void judge_past (EcfsStatusVerdict *self)
         self,
         &(EcfsStatusProblem){
             .verdict = "degraded",
+            .kind = "history",
             .check = 1,
             .reason = g_strdup_printf ("history: %" PRIi64 " objects that only the past has lack stripes", n_lacking),
             .meaning = g_strdup ("What was deleted or overwritten survives the loss of fewer endpoints "
@@ -436,7 +454,7 @@ static void judge_doubled (EcfsStatusVerdict *self)
     if (n_doubled == 0)
         return;
     int64_t n_lacking = ecfs_verdict_number (objects, "endpoints_lacking");
-    EcfsStatusProblem problem = {.meaning = ecfs_verdict_safety (self)};
+    EcfsStatusProblem problem = {.kind = "crowded", .meaning = ecfs_verdict_safety (self)};
     problem.check = badness (self, &problem.verdict);
     problem.reason =
         g_strdup_printf ("%" PRIi64 " objects have several stripes at one endpoint, and survive the loss of "
@@ -464,6 +482,7 @@ static void judge_rebuilt (EcfsStatusVerdict *self)
         return;
     ecfs_verdict_add (
         self, &(EcfsStatusProblem){.verdict = "degraded",
+                                   .kind = "rebuilt",
                                    .check = 1,
                                    .reason = g_strdup_printf ("the journal on the endpoints does not name %" PRIi64
                                                               " rebuilt stripes yet",
@@ -504,6 +523,7 @@ static void judge_staging (EcfsStatusVerdict *self)
     ecfs_verdict_add (
         self, &(EcfsStatusProblem){
                   .verdict = committed ? "degraded" : "not stored",
+                  .kind = "not-stored",
                   .check = 1,
                   .since = row == NULL ? 0 : ecfs_verdict_number (row, "since"),
                   .reason = g_strdup_printf ("%" PRIi64 " %s%s%s", n_files, what, *error == '\0' ? "" : ": ", error),
@@ -523,6 +543,7 @@ static void judge_unreadable (EcfsStatusVerdict *self)
         return;
     ecfs_verdict_add (
         self, &(EcfsStatusProblem){.verdict = "unreadable",
+                                   .kind = "unreadable",
                                    .check = 2,
                                    .reason = g_strdup_printf ("%" PRIi64 " objects cannot be read", n_unreadable),
                                    .meaning = ecfs_verdict_safety (self),
@@ -542,6 +563,7 @@ static void judge_shrunk (EcfsStatusVerdict *self)
     ecfs_verdict_add (self,
                       &(EcfsStatusProblem){
                           .verdict = "at risk",
+                          .kind = "shrunk",
                           .check = 1,
                           .since = (int64_t) json_object_get_double_member (shrunk, "time"),
                           .reason = g_strdup_printf ("the last snapshot of the catalog has %" PRIi64

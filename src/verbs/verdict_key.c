@@ -11,6 +11,7 @@ void ecfs_verdict_judge_key_begun (EcfsStatusVerdict *self)
         ecfs_verdict_add (self,
                           &(EcfsStatusProblem){
                               .verdict = "at risk",
+                              .kind = "key",
                               .check = 2,
                               .reason = g_strdup_printf ("'ecfs key %s' was interrupted, and nothing can be stored "
                                                          "until it has ended",
@@ -71,7 +72,7 @@ static void judge_key_losses (EcfsStatusVerdict *self, JsonObject *key)
     g_autofree char *lacking = names_of (json_object_get_array_member (key, "lacking"));
     if (lost == NULL)
         return;
-    EcfsStatusProblem problem = {.verdict = too_few ? "at risk" : "degraded", .check = too_few ? 2 : 1};
+    EcfsStatusProblem problem = {.kind = "key", .verdict = too_few ? "at risk" : "degraded", .check = too_few ? 2 : 1};
     const char *without = *lacking == '\0' ? "" : "; without it: ";
     problem.reason =
         json_object_has_member (self->status, "key_shares")

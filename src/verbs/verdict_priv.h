@@ -7,10 +7,12 @@
 
 /* Something that is not as it should be. */
 typedef struct EcfsStatusProblem {
-    const char *verdict; /* a word or two */
-    int check;           /* what `status --check` exits with */
-    int64_t since;       /* seconds since 1970; 0: not known */
-    char *reason;        /* owned, as the rest */
+    const char *verdict;  /* a word or two */
+    const char *kind;     /* a word for programs; status.h lists them */
+    const char *endpoint; /* its name, where it is about one alone; NULL otherwise; borrowed */
+    int check;            /* what `status --check` exits with */
+    int64_t since;        /* seconds since 1970; 0: not known */
+    char *reason;         /* owned, as the rest */
     char *meaning;
     char *advice;
     char *action; /* a command; NULL: there is none to type */
@@ -46,6 +48,9 @@ static inline JsonObject *ecfs_verdict_part (JsonObject *object, const char *mem
 void ecfs_verdict_add (EcfsStatusVerdict *self, const EcfsStatusProblem *problem);
 /** How safe what is stored is now; g_free (). */
 char *ecfs_verdict_safety (EcfsStatusVerdict *self);
+
+/** Whether it does not answer, by the facts of an endpoint. */
+bool ecfs_status_is_away (JsonObject *endpoint, bool mounted);
 
 /* verdict_key.c */
 
