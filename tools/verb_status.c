@@ -195,6 +195,34 @@ static void print_repairs (JsonObject *status)
         printf ("  tried again later: %s\n", tool_text (repairs, "failure"));
 }
 
+static char *clock_text (int64_t time_s)
+{
+    g_autoptr (GDateTime) now = g_date_time_new_now_local ();
+    g_autoptr (GDateTime) then = g_date_time_new_from_unix_local (time_s);
+    if (then == NULL)
+        return g_strdup ("an unknown time");
+    bool today = g_date_time_get_year (now) == g_date_time_get_year (then) &&
+                 g_date_time_get_day_of_year (now) == g_date_time_get_day_of_year (then);
+    return g_date_time_format (then, today ? "%T" : "%F %T");
+}
+
+/* Who waits to be told is not told where the command fails. */
+static void print_events (JsonObject *status)
+{
+    JsonObject *events =
+        json_object_has_member (status, "events") ? json_object_get_object_member (status, "events") : NULL;
+    if (events == NULL)
+        return;
+    g_autofree char *time = clock_text (tool_number (events, "time"));
+    g_autofree char *told = tool_printable (tool_text (events, "told"));
+    printf ("events     on_event was last run at %s, for \"%s\"\n", time, told);
+    if (json_object_has_member (events, "failure")) {
+        g_autofree char *failure = tool_printable (tool_text (events, "failure"));
+        g_autofree char *failed = clock_text (tool_number (events, "failed"));
+        printf ("           it FAILED at %s: %s\n", failed, failure);
+    }
+}
+
 static void print_interrupted (JsonObject *status)
 {
     JsonArray *names = json_object_get_array_member (status, "interrupted");
@@ -206,17 +234,6 @@ static void print_interrupted (JsonObject *status)
         g_autofree char *name = tool_printable (json_array_get_string_element (names, i));
         printf ("  %s\n", name);
     }
-}
-
-static char *clock_text (int64_t time_s)
-{
-    g_autoptr (GDateTime) now = g_date_time_new_now_local ();
-    g_autoptr (GDateTime) then = g_date_time_new_from_unix_local (time_s);
-    if (then == NULL)
-        return g_strdup ("an unknown time");
-    bool today = g_date_time_get_year (now) == g_date_time_get_year (then) &&
-                 g_date_time_get_day_of_year (now) == g_date_time_get_day_of_year (then);
-    return g_date_time_format (then, today ? "%T" : "%F %T");
 }
 
 static void print_snapshot (JsonObject *point)
@@ -491,6 +508,7 @@ static void print_status (JsonObject *status)
         print_policy (status);
     print_staging (status);
     print_unstored (status);
+    print_events (status);
     print_interrupted (status);
 }
 

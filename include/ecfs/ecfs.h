@@ -384,6 +384,13 @@ char *ecfs_status (Ecfs *self, GError **error);
  * of them may vanish. A mount of an earlier ecfs leaves it out. */
 char *ecfs_survey (Ecfs *self, GError **error);
 
+/**
+ * Has the command `on_event` of ecfs.conf told what @status (of ecfs_status () or ecfs_survey ()) says is wrong, as far
+ * as it was not told before; where the archive is mounted, its mount does that. @report: what is told as the event
+ * "report", once until it is another; NULL: all is well. Waits for the command, two minutes at most. False: it failed.
+ */
+bool ecfs_tell_events (Ecfs *self, const char *status, const char *report, GError **error);
+
 /* Checking and repairing. */
 
 typedef enum EcfsFsckFlags {

@@ -288,6 +288,7 @@ void ecfs_config_free (EcfsConfig *config)
         return;
     g_clear_pointer (&config->endpoints, g_ptr_array_unref);
     g_free (config->code);
+    g_free (config->on_event);
     g_free (config->hook);
     g_free (config->cache);
     g_free (config->policy);

@@ -50,7 +50,8 @@ typedef struct EcfsConfig {
     int64_t close_timeout_us;
     char *policy;          /* of what is cold, as text (policy.h); owned */
     int64_t pack_after_us; /* small files wait so long, at most, until they are packed with others */
-    char *hook;            /* a command that is told what happens to endpoints; NULL: none; owned */
+    char *on_event;        /* a command that is told what happens; NULL: none; owned */
+    char *hook;            /* the form of it before; NULL: none; owned */
     GPtrArray *endpoints;  /* of EcfsConfigEndpoint, in file order */
 } EcfsConfig;
 

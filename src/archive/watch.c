@@ -3,33 +3,17 @@
 #include "archive/archive_priv.h"
 #include "archive/key_watch.h"
 #include "util/io.h"
+#include "util/text.h"
 #include "util/ticker.h"
-
-#include <inttypes.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define GROUP   "down-since"
 #define LOOK_US (2 * G_USEC_PER_SEC)
-#define REST_US (60 * G_USEC_PER_SEC)  /* between two runs of the hook about the same thing */
-#define RUN_US  (300 * G_USEC_PER_SEC) /* that a command may take */
-
-typedef struct Seen {
-    bool down; /* at the last look, … */
-    bool told; /* … and as the hook was told it */
-    int64_t told_us;
-} Seen;
 
 struct EcfsWatch {
-    EcfsArchive *archive; /* immutable, as the next */
+    EcfsArchive *archive; /* immutable, as the next two */
     EcfsTicker *ticker;
-    /* The ticker's. */
-    Seen seen[ECFS_ENDPOINTS_MAX];
-    Seen damage;
-    GKeyFile *notes;
-    GPid child; /* 0: no command runs */
-    int64_t child_us;
+    EcfsEvents *events;
+    GKeyFile *notes; /* the ticker's */
 };
 
 static char *notes_path (const EcfsArchive *archive)
@@ -69,80 +53,20 @@ static void keep_notes (EcfsWatch *self)
         g_info ("%s", error->message); /* ecfs status knows less, and that is all */
 }
 
-/* The hook */
-
-static char **environment (EcfsWatch *self, const char *event, const char *endpoint, const char *reason)
-{
-    char **variables = g_get_environ ();
-    variables = g_environ_setenv (variables, "ECFS_EVENT", event, TRUE);
-    variables = g_environ_setenv (variables, "ECFS_ARCHIVE", self->archive->directory, TRUE);
-    variables = g_environ_setenv (variables, "ECFS_ENDPOINT", endpoint, TRUE);
-    return g_environ_setenv (variables, "ECFS_REASON", reason, TRUE);
-}
-
-/* No shell sees the words: what a server said is an argument's content, whatever it looks like. */
-static void run_hook (EcfsWatch *self, const char *event, const char *endpoint, const char *reason)
-{
-    g_autoptr (GError) error = NULL;
-    g_auto (GStrv) words = NULL;
-    int n_words;
-    if (!g_shell_parse_argv (self->archive->config->hook, &n_words, &words, &error)) { /* it was checked when parsed */
-        g_warning ("hook: %s", error->message);
-        return;
-    }
-    g_autoptr (GPtrArray) arguments = g_ptr_array_new ();
-    for (char **word = words; *word != NULL; word++)
-        g_ptr_array_add (arguments, *word);
-    g_ptr_array_add (arguments, (char *) event);
-    g_ptr_array_add (arguments, self->archive->directory);
-    g_ptr_array_add (arguments, (char *) endpoint);
-    g_ptr_array_add (arguments, NULL);
-    g_auto (GStrv) variables = environment (self, event, endpoint, reason);
-    if (!g_spawn_async ("/", (char **) arguments->pdata, variables,
-                        G_SPAWN_SEARCH_PATH | G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL,
-                        &self->child, &error)) {
-        self->child = 0;
-        g_warning ("hook %s: %s", words[0], error->message);
-        return;
-    }
-    self->child_us = ecfs_now_us ();
-}
-
-/* One command at a time, and none for ever. */
-static bool is_idle (EcfsWatch *self)
-{
-    int status = 0;
-    if (self->child == 0)
-        return true;
-    pid_t ended = waitpid (self->child, &status, WNOHANG);
-    if (ended == 0 && ecfs_now_us () - self->child_us > RUN_US) {
-        (void) kill (self->child, SIGKILL); /* a child that is not waited for yet: the number is its own */
-        g_warning ("hook: the command took longer than %d s and was killed", (int) (RUN_US / G_USEC_PER_SEC));
-    }
-    if (ended == 0)
-        return false;
-    if (ended == self->child && status != 0)
-        g_warning ("hook: the command ended with status %d", WIFEXITED (status) ? WEXITSTATUS (status) : -1);
-    self->child = 0;
-    return true;
-}
-
-static bool is_due (EcfsWatch *self, const Seen *seen)
-{
-    return self->archive->config->hook != NULL && seen->down != seen->told &&
-           (seen->told_us == 0 || ecfs_now_us () - seen->told_us >= REST_US) && is_idle (self);
-}
-
-static void told (Seen *seen)
-{
-    seen->told = seen->down;
-    seen->told_us = ecfs_now_us ();
-}
-
 /* Looking */
 
+/* What is told of it, with a command to type; g_free () */
+static char *down_text (EcfsWatch *self, const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
+{
+    g_autofree char *directory = ecfs_shell_word (self->archive->directory), *name = ecfs_shell_word (endpoint->name);
+    if (!health->down)
+        return g_strdup_printf ("endpoint %s answers again", endpoint->name);
+    return g_strdup_printf ("%s. To try it now: ecfs endpoint test %s %s",
+                            health->reason != NULL ? health->reason : "it does not answer", directory, name);
+}
+
 /* Returns whether something is to be noted. */
-static bool look_at (EcfsWatch *self, const EcfsArchiveEndpoint *endpoint, Seen *seen)
+static bool look_at (EcfsWatch *self, const EcfsArchiveEndpoint *endpoint)
 {
     char text[ECFS_UUID_TEXT_SIZE];
     EcfsEndpointHealth health = {0};
@@ -155,11 +79,9 @@ static bool look_at (EcfsWatch *self, const EcfsArchiveEndpoint *endpoint, Seen 
     } else if (changes) {
         (void) g_key_file_remove_key (self->notes, GROUP, text, NULL); /* it is there */
     }
-    if (health.down || health.connected)
-        seen->down = health.down;
-    if (is_due (self, seen)) {
-        run_hook (self, seen->down ? "down" : "up", endpoint->name, health.reason == NULL ? "" : health.reason);
-        told (seen);
+    if (health.down || health.connected) {
+        g_autofree char *told = down_text (self, endpoint, &health);
+        ecfs_events_note (self->events, "down", endpoint->name, health.down ? "so" : NULL, told);
     }
     ecfs_endpoint_health_clear (&health);
     return changes;
@@ -167,16 +89,19 @@ static bool look_at (EcfsWatch *self, const EcfsArchiveEndpoint *endpoint, Seen 
 
 static void look_for_damage (EcfsWatch *self)
 {
-    if (self->archive->config->hook == NULL)
+    if (!ecfs_events_wanted (self->events))
         return;
     g_autoptr (GArray) repairs = ecfs_catalog_repairs (self->archive->catalog, 0, NULL); /* who uses it tells errors */
-    self->damage.down = repairs != NULL && repairs->len > 0;
-    if (!self->damage.down)
-        self->damage.told = false; /* nobody wants to know that there is none */
-    if (!is_due (self, &self->damage))
-        return;
-    run_hook (self, "damaged", "", g_array_index (repairs, EcfsRepairRow, 0).reason);
-    told (&self->damage);
+    const EcfsRepairRow *first =
+        repairs == NULL || repairs->len == 0 ? NULL : &g_array_index (repairs, EcfsRepairRow, 0);
+    g_autofree char *directory = ecfs_shell_word (self->archive->directory);
+    g_autofree char *told =
+        first == NULL
+            ? NULL
+            : g_strdup_printf ("%u stripes are damaged or gone: %s. To see what is left, and rebuild it now: ecfs "
+                               "fsck -y %s",
+                               repairs->len, first->reason, directory);
+    ecfs_events_note (self->events, "damaged", "", first == NULL ? NULL : "so", told == NULL ? "" : told);
 }
 
 static void look (void *user)
@@ -187,20 +112,20 @@ static void look (void *user)
     for (size_t i = 0; i < n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
         if (endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_REMOVED)
-            changes |= look_at (self, endpoint, &self->seen[i]);
+            changes |= look_at (self, endpoint);
     }
     if (changes)
         keep_notes (self);
     look_for_damage (self);
+    ecfs_events_step (self->events);
 }
 
-EcfsWatch *ecfs_watch_start (EcfsArchive *archive)
+EcfsWatch *ecfs_watch_start (EcfsArchive *archive, EcfsEvents *events)
 {
     EcfsWatch *self = g_new0 (EcfsWatch, 1);
     self->archive = archive;
+    self->events = events;
     self->notes = load_notes (archive);
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) /* an earlier mount has told these */
-        self->seen[i].down = self->seen[i].told = noted (self->notes, &archive->endpoints[i].uuid) > 0;
     self->ticker = ecfs_ticker_start (LOOK_US, look, self);
     ecfs_key_watch_begin (ecfs_archive_service (archive, ECFS_SERVICE_KEY)); /* its key may be shared later */
     return self;

@@ -40,6 +40,19 @@ bool ecfs_catalog_repair_drop (EcfsCatalog *self, const EcfsUuid *object, unsign
     return CHANGE (self, error, EXEC (self, REPAIR_DROP, error, UUID (object), INT (index), INT (instance)));
 }
 
+static bool count (EcfsCatalog *self, uint64_t *ret_n, GError **error)
+{
+    int64_t n = 0;
+    bool good = ecfs_query_number (self, STMT_REPAIR_COUNT, NULL, 0, &n, error) >= 0;
+    *ret_n = (uint64_t) MAX (n, 0);
+    return good;
+}
+
+bool ecfs_catalog_repairs_count (EcfsCatalog *self, uint64_t *ret_n, GError **error)
+{
+    return READ (self, count (self, ret_n, error));
+}
+
 static GArray *list (EcfsCatalog *self, int64_t object, GError **error)
 {
     g_autoptr (GArray) rows = g_array_new (false, true, sizeof (EcfsRepairRow));

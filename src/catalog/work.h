@@ -166,5 +166,7 @@ bool ecfs_catalog_repair_drop (EcfsCatalog *self, const EcfsUuid *object, unsign
                                GError **error);
 /** GArray of EcfsRepairRow by object and index, with clear function; of one @object, or with 0 of all. */
 GArray *ecfs_catalog_repairs (EcfsCatalog *self, int64_t object, GError **error);
+/** How many stripes are queued in all. */
+bool ecfs_catalog_repairs_count (EcfsCatalog *self, uint64_t *ret_n, GError **error);
 
 #endif

@@ -6,6 +6,7 @@
 #include "fs/fs_priv.h"
 #include "program/program.h"
 #include "util/io.h"
+#include "verbs/alarms.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -311,9 +312,13 @@ static bool start_and_serve (Mount *self, GError **error)
     }
     if (ok && self->options->follow)
         ok = (self->fs.follow = ecfs_fs_follow_begin (&self->fs, self->session, error)) != NULL;
-    EcfsWatch *watch = ok && !self->fs.readonly ? ecfs_watch_start (archive) : NULL;
+    EcfsEvents *events = ecfs_events_new (archive);
+    EcfsWatch *watch = ok && !self->fs.readonly ? ecfs_watch_start (archive, events) : NULL;
+    EcfsAlarms *alarms = ok && !self->fs.readonly ? ecfs_alarms_start (archive, events) : NULL;
     ok = ok && mount_and_serve (self, error);
+    ecfs_alarms_stop (alarms);
     ecfs_watch_stop (watch);
+    ecfs_events_free (events);
     ecfs_fs_follow_stop (self->fs.follow);
     ecfs_archive_end_repairs (archive);
     ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);

@@ -1,7 +1,7 @@
 /*
  * What the parts of status.h share: status.c (an archive), info.c (a file), probe.c (asking endpoints),
- * status_past.c (history), status_follow.c (who follows), status_repairs.c (damage), and status_key.c (shares of the
- * key).
+ * status_past.c (history), status_follow.c (who follows), status_repairs.c (damage), status_events.c (the command that
+ * is told), and status_key.c (shares of the key).
  */
 #ifndef ECFS_VERBS_STATUS_PRIV_H
 #define ECFS_VERBS_STATUS_PRIV_H
@@ -29,6 +29,9 @@ typedef struct EcfsFound {
 EcfsProbe *ecfs_probe_new (EcfsArchive *archive);
 /** Waits until @deadline_us at most. EcfsFound of all endpoints, by position; g_array_unref (). */
 GArray *ecfs_probe_end (EcfsProbe *self, EcfsArchive *archive, int64_t begun_us, int64_t deadline_us);
+
+/** What became of the command on_event, as "events"; nothing where it never ran. */
+void ecfs_status_add_events (JsonObject *status, EcfsArchive *archive);
 
 /** What endpoints retain, a row for each that does, and how many stripes that is in all. */
 bool ecfs_status_add_retained (JsonObject *status, EcfsArchive *archive, uint64_t *ret_n_stripes, GError **error);

@@ -156,12 +156,14 @@ static void test_who_missed_a_change_gets_it_and_loses_what_was_before (Fixture 
 static void test_what_is_shared_later_is_restored_too (Fixture *fixture, gconstpointer code)
 {
     (void) code;
-    EcfsWatch *watch = ecfs_watch_start (fixture->archive);
+    EcfsEvents *events = ecfs_events_new (fixture->archive);
+    EcfsWatch *watch = ecfs_watch_start (fixture->archive, events);
     ecfs_key_watch_again_us = G_USEC_PER_SEC / 10;
     add_slot (fixture, ECFS_KEY_SLOT_SPLIT);
     lose (fixture, 2);
     await_there (fixture);
     ecfs_watch_stop (watch);
+    ecfs_events_free (events);
 }
 
 static void test_without_shares_there_is_nothing_to_confirm (Fixture *fixture, gconstpointer code)
