@@ -1,6 +1,7 @@
 #include "page_status.h"
 
 #include "page.h"
+#include "page_report.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -682,6 +683,7 @@ bool page_status (JsonObject *status, const char *file, GError **error)
               tool_text (status, "directory"), tool_text (status, "archive"),
               json_object_get_boolean_member_with_default (status, "mounted", FALSE) ? "mounted" : "not mounted",
               tool_text (status, "code"));
+    page_add_report (page, tool_part (status, "report"));
     add_problem (page, status);
     add_tiles (page, status);
     add_endpoints (page, rows);

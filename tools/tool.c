@@ -33,6 +33,12 @@ int tool_status (int code)
     return code == EINVAL || code == ENOTSUP || code == EDOM ? TOOL_USAGE : TOOL_FAILED;
 }
 
+char *tool_shell_word (const char *text)
+{
+    static const char plain[] = G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "/._-+:@%=,";
+    return *text != '\0' && text[strspn (text, plain)] == '\0' ? g_strdup (text) : g_shell_quote (text);
+}
+
 bool tool_error (GError **error, int code, const char *format, ...)
 {
     va_list args;

@@ -40,6 +40,7 @@ int verb_ls (const Verb *verb, int argc, char **argv);
 int verb_info (const Verb *verb, int argc, char **argv);
 int verb_status (const Verb *verb, int argc, char **argv);
 int verb_metrics (const Verb *verb, int argc, char **argv);
+int verb_report (const Verb *verb, int argc, char **argv);
 int verb_wait (const Verb *verb, int argc, char **argv);
 int verb_endpoint (const Verb *verb, int argc, char **argv);
 /** `ecfs endpoint ACTION`, for what changes the life of an endpoint; -1: it is none of these. */
@@ -112,6 +113,9 @@ int tool_status (int code);
 
 /** Sets @error (may be NULL) to @code, an errno, with a text; returns false. */
 bool tool_error (GError **error, int code, const char *format, ...) G_GNUC_PRINTF (3, 4);
+
+/** @text as one word of a command for a shell, quoted where that is needed; g_free (). */
+char *tool_shell_word (const char *text);
 
 /** "17 B", "1.4 KiB", "23 MiB": three digits that matter; g_free (). */
 char *tool_bytes (double bytes);
