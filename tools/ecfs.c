@@ -28,6 +28,7 @@ static const Verb verbs[] = {
     {"ls", "ARCHIVE [PATH...]", "Lists names in an archive", verb_ls},
     {"info", "ARCHIVE PATH...", "Shows how files are stored, stripe by stripe", verb_info},
     {"status", "ARCHIVE|MOUNTPOINT", "Shows the state of endpoints, objects and staging", verb_status},
+    {"top", "ARCHIVE|MOUNTPOINT", "Shows what goes on in a mount, as it goes on", verb_top},
     {"report", "ARCHIVE|MOUNTPOINT", "Checks a share, rehearses a loss, and reports for a mail", verb_report},
     {"metrics", "ARCHIVE|MOUNTPOINT", "Prints that state as metrics for Prometheus", verb_metrics},
     {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},

@@ -41,6 +41,7 @@ int verb_info (const Verb *verb, int argc, char **argv);
 int verb_status (const Verb *verb, int argc, char **argv);
 int verb_metrics (const Verb *verb, int argc, char **argv);
 int verb_report (const Verb *verb, int argc, char **argv);
+int verb_top (const Verb *verb, int argc, char **argv);
 int verb_wait (const Verb *verb, int argc, char **argv);
 int verb_endpoint (const Verb *verb, int argc, char **argv);
 /** `ecfs endpoint ACTION`, for what changes the life of an endpoint; -1: it is none of these. */

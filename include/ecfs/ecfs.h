@@ -384,6 +384,10 @@ char *ecfs_status (Ecfs *self, GError **error);
  * of them may vanish. A mount of an earlier ecfs leaves it out. */
 char *ecfs_survey (Ecfs *self, GError **error);
 
+/** What goes on in the mount of an archive at this moment as a JSON object (ecfs-top(1) lists the members), g_free ().
+ * Costs little; for who asks every second. ENOTCONN: it is not mounted for writing. */
+char *ecfs_live (const char *directory, GError **error);
+
 /**
  * Has the command `on_event` of ecfs.conf told what @status (of ecfs_status () or ecfs_survey ()) says is wrong, as far
  * as it was not told before; where the archive is mounted, its mount does that. @report: what is told as the event

@@ -11,6 +11,7 @@
 #include "util/lock.h"
 #include "verbs/endpoints.h"
 #include "verbs/key.h"
+#include "verbs/live.h"
 #include "verbs/mark.h"
 #include "verbs/status.h"
 #include "verbs/unstored.h"
@@ -200,6 +201,18 @@ static bool handle_status (Client *client, JsonObject *request, JsonObject *repl
     json_object_set_int_member (reply, "pid", getpid ());
     json_object_set_string_member (reply, "mountpoint", self->ops.mountpoint);
     json_object_set_object_member (reply, "status", status);
+    return true;
+}
+
+static bool handle_live (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsControl *self = client->server;
+    JsonObject *live = ecfs_archive_live (self->archive, error);
+    (void) request; /* it asks for nothing in particular */
+    if (live == NULL)
+        return false;
+    json_object_set_string_member (live, "mountpoint", self->ops.mountpoint);
+    json_object_set_object_member (reply, "live", live);
     return true;
 }
 
@@ -402,6 +415,7 @@ static const struct {
     bool (*handle) (Client *client, JsonObject *request, JsonObject *reply, GError **error);
 } verbs[] = {{"wait", handle_wait},
              {"status", handle_status},
+             {"live", handle_live},
              {"sync", handle_sync},
              {"journal", handle_journal},
              {"marker", handle_marker},

@@ -317,6 +317,14 @@ bool ecfs_endpoint_is_down (EcfsEndpoint *self)
     return down;
 }
 
+static unsigned under_way_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < self->n_slots; i++)
+        n += g_queue_get_length (&self->slots[i].active) - self->slots[i].n_idle_logs;
+    return n;
+}
+
 void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
 {
     ecfs_mutex_lock (&self->lock);
@@ -336,6 +344,8 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
                       .write_bytes_per_s = ecfs_meter_rate (&self->write_meter)},
         .rtt_us = (int64_t) self->latency.quantiles.p50,
         .queued_bytes = self->queued_bytes,
+        .n_waiting = g_queue_get_length (&self->queue),
+        .n_under_way = under_way_locked (self),
         .read_bytes = self->read_meter.total,
         .written_bytes = self->write_meter.total,
         .space = self->space,

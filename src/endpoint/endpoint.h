@@ -224,6 +224,8 @@ typedef struct EcfsEndpointHealth {
     EcfsEstimates estimates;
     int64_t rtt_us;         /* the median latency of the estimates; 0 unknown */
     uint64_t queued_bytes;  /* of reads begun and not yet delivered */
+    unsigned n_waiting;     /* requests that no connection has yet, and … */
+    unsigned n_under_way;   /* … those that one has; logs that wait for their source are none */
     uint64_t read_bytes;    /* in all since start */
     uint64_t written_bytes; /* in all since start */
     EcfsEndpointSpace space;

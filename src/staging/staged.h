@@ -97,6 +97,17 @@ bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
 /** How often a file was not changed in place since it is above rewrite_max, since the mount began. */
 unsigned ecfs_staged_n_too_large (EcfsArchive *archive);
 
+/* A file that something is done with at this moment. */
+typedef struct EcfsStagedFacts {
+    uint64_t ino;
+    const char *doing; /* a word; static */
+    uint64_t size;     /* bytes */
+    int64_t took_us;   /* so far; 0: not known */
+} EcfsStagedFacts;
+
+/** Up to @most of these; returns how many. Cheap. Any thread. */
+size_t ecfs_staged_under_way (EcfsArchive *archive, EcfsStagedFacts *ret_facts, size_t most);
+
 /** How many files have left staging until now: to be asked before attributes are read from the catalog. */
 unsigned ecfs_staged_epoch (EcfsArchive *archive);
 /**

@@ -243,6 +243,33 @@ void ecfs_staged_await_full (EcfsArchive *archive, bool (*goes_on) (void *user),
     ecfs_mutex_unlock (&table->lock);
 }
 
+size_t ecfs_staged_under_way (EcfsArchive *archive, EcfsStagedFacts *ret_facts, size_t most)
+{
+    static const char *const words[] = {
+        [ECFS_PHASE_OPENING] = "opening",    [ECFS_PHASE_STREAMING] = "streaming", [ECFS_PHASE_COMMITTING] = "storing",
+        [ECFS_PHASE_PUBLISHING] = "storing", [ECFS_PHASE_TRAILING] = "completing", [ECFS_PHASE_ENDING] = "completing",
+        [ECFS_PHASE_FILLING] = "completing", [ECFS_PHASE_LEAVING] = NULL};
+    EcfsStagedTable *table = ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
+    GHashTableIter iter;
+    gpointer value;
+    size_t n = 0;
+    if (table == NULL)
+        return 0;
+    ecfs_mutex_lock (&table->lock);
+    g_hash_table_iter_init (&iter, table->files);
+    while (n < most && g_hash_table_iter_next (&iter, NULL, &value)) {
+        const EcfsStaged *self = value;
+        int64_t began_us = self->attempt_bytes > 0 ? self->attempt_began_us : 0;
+        if (words[self->phase] != NULL)
+            ret_facts[n++] = (EcfsStagedFacts){.ino = self->ino,
+                                               .doing = words[self->phase],
+                                               .size = self->size,
+                                               .took_us = began_us > 0 ? ecfs_now_us () - began_us : 0};
+    }
+    ecfs_mutex_unlock (&table->lock);
+    return n;
+}
+
 static void await_end_locked (EcfsStagedTable *table, int64_t deadline_us) ECFS_REQUIRES (table->lock)
 {
     int64_t full_us = 0; /* until then what is committed is brought to full */

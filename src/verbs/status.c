@@ -23,7 +23,7 @@
 /* Endpoints */
 
 /* The word of the design for an endpoint's state, with the connection seen from this process. */
-static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
+const char *ecfs_status_state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
 {
     if (endpoint->endpoint == NULL)
         return "unconfigured";
@@ -58,7 +58,7 @@ static void add_estimates (JsonObject *facts, const EcfsEstimates *estimates)
     add_quantiles (facts, "write_rate", &estimates->write_bytes_per_s, 1);
 }
 
-static void add_counts (JsonObject *facts, EcfsEndpoint *endpoint)
+void ecfs_status_add_counts (JsonObject *facts, EcfsEndpoint *endpoint)
 {
     EcfsEndpointCounts counts;
     JsonObject *requests = json_object_new (), *failed = json_object_new ();
@@ -71,7 +71,7 @@ static void add_counts (JsonObject *facts, EcfsEndpoint *endpoint)
     json_object_set_object_member (facts, "failed_requests", failed);
 }
 
-static void add_health (JsonObject *facts, const EcfsEndpointHealth *health)
+void ecfs_status_add_health (JsonObject *facts, const EcfsEndpointHealth *health)
 {
     json_object_set_boolean_member (facts, "connected", health->connected);
     if (health->reason != NULL)
@@ -149,11 +149,11 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
     if (endpoint->endpoint != NULL) {
         json_object_set_string_member (facts, "url", ecfs_endpoint_url (endpoint->endpoint));
         ecfs_endpoint_health (endpoint->endpoint, &health);
-        add_counts (facts, endpoint->endpoint);
+        ecfs_status_add_counts (facts, endpoint->endpoint);
     }
     add_spec (facts, archive, endpoint);
-    json_object_set_string_member (facts, "state", state_word (endpoint, &health));
-    add_health (facts, &health);
+    json_object_set_string_member (facts, "state", ecfs_status_state_word (endpoint, &health));
+    ecfs_status_add_health (facts, &health);
     int64_t since = health.down ? down_since (archive, endpoint, &health) : 0;
     if (since > 0)
         json_object_set_int_member (facts, "down_since", since);
@@ -472,7 +472,7 @@ static JsonObject *erasure_facts (const EcfsErasure *erasure)
     return facts;
 }
 
-static void add_reads (JsonObject *status, EcfsReadLog *log)
+void ecfs_status_add_reads (JsonObject *status, EcfsReadLog *log)
 {
     EcfsReadCounts counts;
     ecfs_read_log_counts (log, &counts);
@@ -664,7 +664,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
     add_endpoints (status, self, found);
     add_space (status, self);
     add_interrupted (status, self);
-    add_reads (status, ecfs_archive_read_log (self));
+    ecfs_status_add_reads (status, ecfs_archive_read_log (self));
     (void) ecfs_status_add_cache (status, self); /* there may be none */
     ecfs_status_add_events (status, self);
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||

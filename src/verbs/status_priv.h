@@ -30,6 +30,15 @@ EcfsProbe *ecfs_probe_new (EcfsArchive *archive);
 /** Waits until @deadline_us at most. EcfsFound of all endpoints, by position; g_array_unref (). */
 GArray *ecfs_probe_end (EcfsProbe *self, EcfsArchive *archive, int64_t begun_us, int64_t deadline_us);
 
+/** The word for an endpoint's state, with the connection seen from this process. */
+const char *ecfs_status_state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health);
+/** How many requests of each class ended there. */
+void ecfs_status_add_counts (JsonObject *facts, EcfsEndpoint *endpoint);
+/** Whether it is connected, how fast it is, and what moved. */
+void ecfs_status_add_health (JsonObject *facts, const EcfsEndpointHealth *health);
+/** What reading has met in this process. */
+void ecfs_status_add_reads (JsonObject *status, EcfsReadLog *log);
+
 /** What became of the command on_event, as "events"; nothing where it never ran. */
 void ecfs_status_add_events (JsonObject *status, EcfsArchive *archive);
 

@@ -5,6 +5,8 @@
  * Requests                                                     Answers
  *   {"verb":"wait","paths":["/a",...],"quorum":false}          {"ok":true}
  *   {"verb":"status","survey":false}                           {"ok":true,"pid":N,"mountpoint":"...","status":{...}}
+ *   {"verb":"live"}                                            {"ok":true,"live":{...}}
+ *       what goes on at this moment; cheap enough to be asked every second
  *   {"verb":"sync"}                                            {"ok":true}
  *   {"verb":"sync","journal":true}                             {"ok":true}     the journal is at the endpoints, too
  *       what the mount did until now can be seen by who reads the catalog
