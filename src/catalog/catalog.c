@@ -367,8 +367,8 @@ static bool is_current (const char *path, int version, GError **error)
 {
     return version == ECFS_CATALOG_VERSION ||
            ecfs_fail (error, ENOTSUP,
-                      "catalog %s has version %d, made by an earlier ecfs; mount the archive for writing "
-                      "once, which brings it to version %d",
+                      "catalog %s has version %d, made by an earlier ecfs; mount the archive for writing once, which "
+                      "brings it to version %d. If an earlier ecfs has it mounted, unmount it first",
                       path, version, ECFS_CATALOG_VERSION);
 }
 

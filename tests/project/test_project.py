@@ -100,7 +100,7 @@ def test_manual_page_is_well_formed(path):
 
 
 @pytest.mark.parametrize("path", sources("tools/check", "tools/builds", "tools/quickstart", "tools/install-packages",
-                                         "tests/lab/bare-debian", "tests/lab/make-ca", "tests/lab/other-server"), ids=name)
+                                         "tools/package", "tests/lab/bare-debian", "tests/lab/packages", "tests/lab/make-ca", "tests/lab/other-server"), ids=name)
 def test_script_parses(path):
     lab.run("bash", "-n", path)
 
@@ -108,7 +108,7 @@ def test_script_parses(path):
 def test_packages_file_has_nothing_but_purposes_and_names():
     for line in (TOP / "tools/packages").read_text().splitlines():
         text = line.partition("#")[0].strip()
-        assert not text or re.fullmatch(r"(build|check)\s+[a-z0-9.+|-]+", text), line
+        assert not text or re.fullmatch(r"(build|package|check)\s+[a-z0-9.+|-]+", text), line
 
 
 def test_clone_is_all_that_is_needed():

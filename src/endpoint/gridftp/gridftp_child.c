@@ -141,8 +141,8 @@ bool ecfs_gridftp_spawn (EcfsGridftp *self, GError **error)
     g_autofree char *helper = find_helper ();
     if (access (helper, X_OK) != 0)
         return ecfs_fail (error, ENOTSUP,
-                          "there is no %s: this ecfs was built without GridFTP (meson setup -Dgridftp=enabled, with "
-                          "libglobus-ftp-client-dev), or it is not installed",
+                          "there is no %s: install it (package ecfs-gridftp), or build ecfs with it "
+                          "(meson setup -Dgridftp=enabled, with libglobus-ftp-client-dev)",
                           helper);
     if (!check_secrets (config, error))
         return false;
