@@ -69,8 +69,8 @@ static bool is_found (const Report *self, const char *kind)
 /* Whether what it tells to do is about files that are worse off than they are to be. */
 static bool is_about_losses (JsonObject *finding)
 {
-    static const char *const kinds[] = {"down",          "unreadable",   "damaged", "crowded",
-                                        "low-guarantee", "not-readable", NULL};
+    static const char *const kinds[] = {"down",         "unreadable", "damaged",  "crowded", "low-guarantee",
+                                        "not-readable", "given-up",   "no-place", NULL};
     return g_strv_contains (kinds, tool_text (finding, "kind"));
 }
 

@@ -51,7 +51,8 @@ char *ecfs_unusable_endpoint (const EcfsArchiveEndpoint *endpoint)
                                 : endpoint->state == ECFS_ENDPOINT_READONLY ? "is readonly"
                                 : endpoint->state == ECFS_ENDPOINT_DRAINING ? "is being drained"
                                 : endpoint->state == ECFS_ENDPOINT_FAILED   ? "was given up"
-                                                                            : "was removed");
+                                : endpoint->state == ECFS_ENDPOINT_REMOVED  ? "was removed"
+                                                                            : "is distrusted");
     EcfsEndpointHealth health;
     char *why = NULL;
     ecfs_endpoint_health (endpoint->endpoint, &health);

@@ -1,18 +1,11 @@
 #include "archive/archive_priv.h"
+#include "archive/standing.h"
 #include "object/placement.h"
 
 #include <inttypes.h>
 
 #define FILES_NAMED     10 /* that lack stripes, or have damaged ones */
 #define OBJECTS_AT_ONCE 256
-
-/* What is stored of an object and where, in the arrays that placement takes. */
-typedef struct Stored {
-    bool stored[ECFS_CODEC_MAX_N];
-    bool reachable[ECFS_CODEC_MAX_N];
-    size_t holder[ECFS_CODEC_MAX_N];
-    unsigned n_damaged;
-} Stored;
 
 bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint)
 {
@@ -31,23 +24,14 @@ bool ecfs_archive_known_damage (EcfsArchive *self, int64_t object, bool *ret_dam
 }
 
 /* Of the object's content up to @end. */
-static bool collect (EcfsArchive *self, const EcfsObjectRow *object, uint64_t end, unsigned n, Stored *ret_stored,
-                     GError **error)
+static bool find_standing (EcfsArchive *self, const EcfsObjectRow *object, uint64_t end, EcfsStanding *ret_standing,
+                           GError **error)
 {
     bool damaged[ECFS_CODEC_MAX_N] = {false};
-    if (!ecfs_archive_known_damage (self, object->id, damaged, error))
+    const EcfsCodec *codec = ecfs_archive_codec (self, object->code, error);
+    if (codec == NULL || !ecfs_archive_known_damage (self, object->id, damaged, error))
         return false;
-    *ret_stored = (Stored){0};
-    for (guint i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (stripe->index >= n || ecfs_stripe_lacks (object, stripe, end))
-            continue;
-        ret_stored->stored[stripe->index] = true;
-        ret_stored->holder[stripe->index] = (size_t) stripe->endpoint;
-        ret_stored->n_damaged += damaged[stripe->index];
-        ret_stored->reachable[stripe->index] =
-            !damaged[stripe->index] && ecfs_archive_reaches (ecfs_archive_endpoint_by_id (self, stripe->endpoint));
-    }
+    ecfs_object_standing (self, object, codec, end, damaged, ret_standing);
     return true;
 }
 
@@ -68,24 +52,19 @@ static bool add_object (EcfsArchive *self, const EcfsExtent *extent, EcfsFileSta
     const EcfsCodec *codec = object == NULL ? NULL : ecfs_archive_codec (self, object->code, error);
     if (codec == NULL)
         return false;
-    unsigned n = ecfs_codec_n (codec);
-    Stored stored;
-    if (!collect (self, object, extent->object_offset + extent->length, n, &stored, error))
+    EcfsStanding standing;
+    if (!find_standing (self, object, extent->object_offset + extent->length, &standing, error))
         return false;
-    int guarantee = ecfs_holders_guarantee (codec, stored.reachable, stored.holder);
-    unsigned n_stored = 0, n_reachable = 0;
-    for (unsigned i = 0; i < n; i++) {
-        n_stored += stored.stored[i];
-        n_reachable += stored.reachable[i];
-    }
-    if (first || tells_more (state, n_stored < n, guarantee)) {
-        state->n_stripes = n;
-        state->n_stored = n_stored;
-        state->n_reachable = n_reachable;
+    int guarantee = ecfs_holders_guarantee (codec, standing.reachable, standing.holder);
+    if (first || tells_more (state, standing.n_stored < standing.n, guarantee)) {
+        state->n_stripes = standing.n;
+        state->n_stored = standing.n_stored;
+        state->n_reachable = standing.n_reachable;
         state->tolerance = ecfs_codec_tolerance (codec);
     }
-    state->lacks_stripes = state->lacks_stripes || n_stored < n;
-    state->n_damaged += stored.n_damaged;
+    state->lacks_stripes = state->lacks_stripes || standing.n_stored < standing.n;
+    state->n_damaged += standing.n_damaged;
+    state->n_given_up += standing.n_given_up;
     state->guarantee = first ? guarantee : MIN (state->guarantee, guarantee);
     return true;
 }
@@ -121,6 +100,27 @@ bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *re
     return false;
 }
 
+/* "amber is distrusted, birch is failed": endpoints of which nothing is read any more; NULL: there are none. g_free ()
+ */
+static char *given_up (const EcfsArchive *self)
+{
+    size_t n_endpoints = self->n_endpoints;
+    g_autoptr (GString) text = g_string_new (NULL);
+    for (size_t i = 0; i < n_endpoints; i++)
+        if (self->endpoints[i].state >= ECFS_ENDPOINT_FAILED && self->endpoints[i].state != ECFS_ENDPOINT_REMOVED)
+            g_string_append_printf (text, "%s%s is %s", text->len == 0 ? "" : ", ", self->endpoints[i].name,
+                                    ecfs_endpoint_state_word (self->endpoints[i].state));
+    return text->len == 0 ? NULL : g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+static bool fail_given_up (const EcfsArchive *self, const char *path, unsigned n, GError **error)
+{
+    g_autofree char *why = given_up (self);
+    return ecfs_fail (error, EIO,
+                      "%s: %u of its stripes count as lost, as endpoint %s; 'ecfs fsck -y %s' rebuilds them elsewhere",
+                      path, n, why == NULL ? "they are at was taken out" : why, self->directory);
+}
+
 static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
 {
     EcfsFileState state;
@@ -134,6 +134,8 @@ static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
                           path, state.n_damaged,
                           state.guarantee < 0 ? ", and not all of it can be read from what is there" : "",
                           self->directory);
+    if (state.n_given_up > 0)
+        return fail_given_up (self, path, state.n_given_up, error);
     if (state.n_stored == state.n_stripes && !state.lacks_stripes)
         return true;
     g_autofree char *lack = state.n_stored == state.n_stripes /* of an object that is lost: another lacks some */
@@ -212,24 +214,30 @@ static void name_file (Naming *self, int64_t object)
     g_ptr_array_add (self->lines, g_strdup (why->message));
 }
 
-/* Those that nothing fills up. */
-static void name_lacking (Naming *self, const EcfsObjectRow *object)
+/* Those that nothing fills up. What is given up staging does not store again. */
+static bool name_lacking (Naming *self, const EcfsObjectRow *object, GError **error)
 {
-    if (lacks_stripes (self->archive, object) && !g_hash_table_contains (self->coming, &object->id))
+    EcfsStanding standing;
+    if (!find_standing (self->archive, object, object->size, &standing, error))
+        return false;
+    bool coming = standing.n_given_up == 0 && g_hash_table_contains (self->coming, &object->id);
+    if (ecfs_standing_lacks (&standing) && !coming)
         name_file (self, object->id);
+    return true;
 }
 
-/* All objects are looked at, until so many files are named. */
-static bool name_files (Naming *self, GError **error)
+/* All objects are looked at, and where not all are to be counted, until so many files are named. */
+static bool name_files (Naming *self, bool all, GError **error)
 {
     int64_t after = 0;
-    for (bool more = true; more && self->lines->len < FILES_NAMED;) {
+    for (bool more = true; more && (all || self->lines->len < FILES_NAMED);) {
         g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->archive->catalog, after, OBJECTS_AT_ONCE, error);
         if (objects == NULL)
             return false;
-        for (guint i = 0; i < objects->len && self->lines->len < FILES_NAMED; i++) {
+        for (guint i = 0; i < objects->len && (all || self->lines->len < FILES_NAMED); i++) {
             const EcfsObjectRow *object = objects->pdata[i];
-            name_lacking (self, object);
+            if (!name_lacking (self, object, error))
+                return false;
             after = object->id;
         }
         more = objects->len == OBJECTS_AT_ONCE;
@@ -250,13 +258,14 @@ static bool tell_named (Naming *self, uint64_t n_objects, GError **error)
     return ecfs_fail (error, EIO, "%s", text);
 }
 
-/* @n_objects lack stripes for good, or did a moment ago. */
+/* @n_objects lack stripes for good, or did a moment ago; 0: nobody has counted them. */
 static bool check_lacking (EcfsArchive *self, GHashTable *coming, uint64_t n_objects, GError **error)
 {
     g_autoptr (GHashTable) named = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
     Naming naming = {.archive = self, .coming = coming, .named = named, .lines = lines};
-    return name_files (&naming, error) && tell_named (&naming, n_objects, error);
+    return name_files (&naming, n_objects == 0, error) &&
+           tell_named (&naming, n_objects == 0 ? naming.n_objects : n_objects, error);
 }
 
 /* No object has stripes that are queued for repair. */
@@ -283,12 +292,15 @@ bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
     EcfsTotals totals;
     if (!check_damaged (self, error) || !ecfs_catalog_totals (self->catalog, &totals, error))
         return false;
-    if (totals.n_not_full == 0)
+    g_autofree char *gone = given_up (self); /* what is there nobody has counted */
+    if (totals.n_not_full == 0 && gone == NULL)
         return true;
     g_autoptr (GHashTable) coming = ecfs_archive_coming_objects (self, error);
     if (coming == NULL)
         return false;
     uint64_t n_coming = g_hash_table_size (coming);
+    if (gone != NULL)
+        return check_lacking (self, coming, 0, error);
     return totals.n_not_full <= n_coming || check_lacking (self, coming, totals.n_not_full - n_coming, error);
 }
 

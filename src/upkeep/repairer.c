@@ -2,6 +2,7 @@
 
 #include "archive/past.h"
 #include "archive/sightings.h"
+#include "archive/standing.h"
 #include "check/check.h"
 #include "journal/sender.h"
 #include "object/placement.h"
@@ -174,16 +175,9 @@ static bool is_due (EcfsRepairer *self, int64_t object)
 /* Endpoints that may still vanish for an object without the stripes that are @damaged; -1: it is not readable. */
 static int guarantee_of (EcfsArchive *archive, const EcfsObjectRow *object, const EcfsCodec *codec, const bool *damaged)
 {
-    bool present[ECFS_CODEC_MAX_N] = {false};
-    size_t holder[ECFS_CODEC_MAX_N] = {0};
-    for (guint i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (stripe->index >= ecfs_codec_n (codec) || damaged[stripe->index])
-            continue;
-        holder[stripe->index] = (size_t) stripe->endpoint;
-        present[stripe->index] = ecfs_archive_reaches (ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
-    }
-    return ecfs_holders_guarantee (codec, present, holder);
+    EcfsStanding standing;
+    ecfs_object_standing (archive, object, codec, object->size, damaged, &standing);
+    return ecfs_holders_guarantee (codec, standing.reachable, standing.holder);
 }
 
 /* What is said to be repaired: the path of a file that has the object; NULL: there is none any more. */
@@ -198,7 +192,7 @@ static char *name_of (EcfsCatalog *catalog, const EcfsObjectRow *object)
 /* A job for one object, whose queued stripes are rows[0] to rows[n - 1]; n may be 0. */
 static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *rows, guint n)
 {
-    bool damaged[256] = {false};
+    bool damaged[ECFS_CODEC_MAX_N] = {false};
     EcfsArchive *archive = self->archive;
     if (g_hash_table_contains (self->listed, &object))
         return;

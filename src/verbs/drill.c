@@ -11,6 +11,7 @@
  */
 #include "archive/common.h"
 #include "archive/content.h"
+#include "archive/standing.h"
 #include "check/check.h"
 #include "util/sample.h"
 #include "util/xxh3.h"
@@ -40,7 +41,8 @@ typedef struct Drill {
     uint64_t bytes;
     int64_t took_us[2]; /* without, and with all */
     JsonArray *failures;
-    GPtrArray *batch; /* of Item */
+    EcfsKnownDamage damage; /* as it was known when the drill began */
+    GPtrArray *batch;       /* of Item */
     unsigned n_batches;
     atomic_bool cancelled;
     EcfsWorkers *workers;
@@ -238,14 +240,16 @@ static void read_batch (Drill *self)
 
 /* Choosing */
 
-void ecfs_drill_present (EcfsArchive *archive, const EcfsObjectRow *object, const bool *without, bool *ret_present)
+void ecfs_drill_standing (EcfsArchive *archive, const EcfsObjectRow *object, const EcfsCodec *codec,
+                          EcfsKnownDamage *damage, EcfsStanding *ret_standing)
 {
-    for (guint i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
-        if (stripe->index < ECFS_CODEC_MAX_N && !ecfs_stripe_lacks (object, stripe, object->size))
-            ret_present[stripe->index] = endpoint != NULL && ecfs_archive_endpoint_counts (endpoint) &&
-                                         (without == NULL || !without[ecfs_archive_position (archive, endpoint)]);
+    bool damaged[ECFS_CODEC_MAX_N];
+    ecfs_damage_of (damage, object->id, damaged);
+    ecfs_object_standing (archive, object, codec, object->size, damaged, ret_standing);
+    for (unsigned i = 0; i < ret_standing->n; i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, (int64_t) ret_standing->holder[i]);
+        ret_standing->held[i] = ret_standing->held[i] && ecfs_archive_endpoint_counts (endpoint);
+        ret_standing->holder[i] = ret_standing->held[i] ? ecfs_archive_position (archive, endpoint) : 0;
     }
 }
 
@@ -259,12 +263,14 @@ static bool is_chosen (Drill *self)
 
 static bool consider (Drill *self, const EcfsObjectRow *object, GError **error)
 {
-    bool present[ECFS_CODEC_MAX_N] = {false};
+    EcfsStanding standing;
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
     if (codec == NULL)
         return false;
-    ecfs_drill_present (self->archive, object, self->without, present);
-    self->n_doomed += !ecfs_codec_decodable (codec, present);
+    ecfs_drill_standing (self->archive, object, codec, &self->damage, &standing);
+    for (unsigned i = 0; i < standing.n; i++)
+        standing.held[i] = standing.held[i] && !self->without[standing.holder[i]];
+    self->n_doomed += !ecfs_codec_decodable (codec, standing.held);
     if (!is_chosen (self))
         return true;
     Item *item = g_new0 (Item, 1);
@@ -362,7 +368,8 @@ static bool flag_without (Drill *self, GError **error)
 static bool run (Drill *self, JsonObject *report, GError **error)
 {
     EcfsTotals totals;
-    if (!flag_without (self, error) || !ecfs_catalog_totals (ecfs_archive_catalog (self->archive), &totals, error))
+    if (!flag_without (self, error) || !ecfs_damage_load (self->archive, &self->damage, error) ||
+        !ecfs_catalog_totals (ecfs_archive_catalog (self->archive), &totals, error))
         return false;
     self->n_objects = totals.n_objects;
     double wanted = ceil ((double) totals.n_objects * self->what->percent / 100);
@@ -395,6 +402,7 @@ static bool read_sample (EcfsArchive *archive, const EcfsDrill *what, JsonObject
     g_autoptr (GError) first = NULL;
     (void) ecfs_tally_end (&self.tally, "could not be read", &first); /* the report tells */
     ecfs_pending_clear (&self.answers);
+    ecfs_damage_clear (&self.damage);
     g_free (self.without);
     *ret_good = self.n_unreadable == 0 && self.n_broken == 0 && self.has_key;
     return done;

@@ -4,6 +4,7 @@
 #define ECFS_VERBS_DRILL_PRIV_H
 
 #include "archive/common.h"
+#include "archive/standing.h"
 #include "verbs/verbs.h"
 
 #include <json-glib/json-glib.h>
@@ -20,8 +21,9 @@ bool ecfs_drill_sets (EcfsArchive *archive, JsonObject *report, bool *ret_good, 
  */
 bool ecfs_drill_key (EcfsArchive *archive, const bool *without, JsonObject *report, bool *ret_good, GError **error);
 
-/** Which stripes of an object (ECFS_CODEC_MAX_N) the catalog has, but for those on endpoints that failed or are flagged
- * in @without (by position; may be NULL). */
-void ecfs_drill_present (EcfsArchive *archive, const EcfsObjectRow *object, const bool *without, bool *ret_present);
+/** What an object has of its stripes; its id is larger than that of the one before. Holders are positions of endpoints
+ * here, and nothing is held at one that is not in ecfs.conf: nobody reads it there. */
+void ecfs_drill_standing (EcfsArchive *archive, const EcfsObjectRow *object, const EcfsCodec *codec,
+                          EcfsKnownDamage *damage, EcfsStanding *ret_standing);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * A drill by the catalog alone: for each set of endpoints that may vanish, is there an object that its code promises to
- * survive that with and that would not be readable?
+ * survive that with and that would not be readable? What is known to be damaged or gone counts as lost already.
  *
  * Objects that ecfs_holders_guarantee () proves to survive all that their code promises are only counted. The others
  * are looked at set by set, those together that have the same code and their stripes at the same endpoints. So where
@@ -30,17 +30,17 @@ typedef struct Sorted {
     unsigned most;                        /* endpoints that a code promises to do without */
 } Sorted;
 
-static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, Sorted *sorted, GError **error)
+static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, EcfsKnownDamage *damage, Sorted *sorted,
+                         GError **error)
 {
+    EcfsStanding standing;
     EcfsKind kind = {.codec = ecfs_archive_codec (archive, object->code, error), .n_objects = 1};
     if (kind.codec == NULL)
         return false;
-    ecfs_drill_present (archive, object, NULL, kind.present);
-    for (guint i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (stripe->index < ECFS_CODEC_MAX_N && kind.present[stripe->index])
-            kind.holder[stripe->index] =
-                ecfs_archive_position (archive, ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
+    ecfs_drill_standing (archive, object, kind.codec, damage, &standing);
+    for (unsigned i = 0; i < standing.n; i++) {
+        kind.present[i] = standing.held[i];
+        kind.holder[i] = standing.holder[i];
     }
     kind.guarantee = ecfs_holders_guarantee (kind.codec, kind.present, kind.holder);
     unsigned promised = MIN (ecfs_codec_tolerance (kind.codec), MOST_AT_ONCE);
@@ -56,13 +56,16 @@ static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, Sort
 static bool sort_objects (EcfsArchive *archive, Sorted *sorted, GError **error)
 {
     int64_t after = 0;
+    g_auto (EcfsKnownDamage) damage = {NULL, 0};
+    if (!ecfs_damage_load (archive, &damage, error))
+        return false;
     for (bool more = true; more;) {
         g_autoptr (GPtrArray) objects = ecfs_catalog_objects (ecfs_archive_catalog (archive), after, WALK_BATCH, error);
         if (objects == NULL)
             return false;
         for (guint i = 0; i < objects->len; i++) {
             const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            if (!sort_object (archive, object, sorted, error))
+            if (!sort_object (archive, object, &damage, sorted, error))
                 return false;
             after = object->id;
         }

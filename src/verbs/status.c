@@ -9,15 +9,12 @@
 #include "archive/lineage.h"
 #include "archive/past.h"
 #include "archive/watch.h"
-#include "codec/codec.h"
 #include "journal/journal_open.h"
-#include "object/placement.h"
 #include "staging/staged.h"
 #include "verbs/unstored.h"
 
 #include <inttypes.h>
 
-#define WALK_BATCH  256 /* objects */
 #define MAX_BACKLOG 100 /* staging rows that are told one by one */
 
 /* Endpoints */
@@ -181,207 +178,6 @@ static void add_endpoints (JsonObject *status, EcfsArchive *archive, const GArra
                                                                   &g_array_index (found, EcfsFound, i)));
     }
     json_object_set_array_member (status, "endpoints", endpoints);
-}
-
-/* Objects */
-
-/* Whether it can be reached as far as this process knows; one that was added since it asked was not asked. */
-static bool is_there (EcfsArchive *archive, const GArray *found, int64_t id)
-{
-    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, id);
-    size_t position = endpoint == NULL ? SIZE_MAX : ecfs_archive_position (archive, endpoint);
-    return ecfs_archive_reaches (endpoint) &&
-           (position >= found->len || g_array_index (found, EcfsFound, position).word == NULL);
-}
-
-/* How safe one object is. */
-typedef struct ObjectHealth {
-    EcfsKind kind;        /* holders are row ids */
-    unsigned n_reachable; /* of its stripes */
-    bool doubled;         /* an endpoint has several of these */
-} ObjectHealth;
-
-static void object_health (EcfsArchive *archive, const GArray *found, const EcfsCodec *codec,
-                           const EcfsObjectRow *object, const bool *damaged, ObjectHealth *ret_health)
-{
-    *ret_health = (ObjectHealth){.kind = {.codec = codec, .n_objects = 1}};
-    EcfsKind *kind = &ret_health->kind;
-    for (unsigned i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (stripe->index >= ecfs_codec_n (codec))
-            continue;
-        for (unsigned j = 0; j < i && !ret_health->doubled; j++)
-            ret_health->doubled = g_array_index (object->stripes, EcfsStripeRow, j).endpoint == stripe->endpoint;
-        kind->holder[stripe->index] = (size_t) stripe->endpoint;
-        kind->present[stripe->index] = !damaged[stripe->index] && is_there (archive, found, stripe->endpoint);
-        ret_health->n_reachable += kind->present[stripe->index];
-    }
-    kind->guarantee = ecfs_holders_guarantee (codec, kind->present, kind->holder);
-}
-
-typedef struct Tally {
-    uint64_t n_full, n_degraded, n_unreadable;
-    uint64_t n_doubled; /* of those that are full, … */
-    unsigned widest;    /* … and the stripes of the one that has most */
-    int guarantee;      /* the least; INT_MAX without objects */
-} Tally;
-
-static bool is_full (const ObjectHealth *health)
-{
-    return health->kind.guarantee >= 0 && health->n_reachable >= ecfs_codec_n (health->kind.codec);
-}
-
-static void tally (Tally *self, const ObjectHealth *health)
-{
-    const EcfsKind *kind = &health->kind;
-    if (kind->guarantee < 0)
-        self->n_unreadable++;
-    else if (!is_full (health))
-        self->n_degraded++;
-    else
-        self->n_full++;
-    if (is_full (health) && health->doubled && kind->guarantee < (int) ecfs_codec_tolerance (kind->codec)) {
-        self->n_doubled++;
-        self->widest = MAX (self->widest, ecfs_codec_n (kind->codec));
-    }
-    self->guarantee = MIN (self->guarantee, kind->guarantee);
-}
-
-/* Flags what is queued of an object; @rows are by object, and *next moves on to the first of a later one. */
-static void take_damage (const GArray *rows, guint *next, int64_t object, bool *ret_damaged)
-{
-    for (; *next < rows->len; (*next)++) {
-        const EcfsRepairRow *row = &g_array_index (rows, EcfsRepairRow, *next);
-        if (row->object > object)
-            break;
-        if (row->object == object && row->index < ECFS_CODEC_MAX_N)
-            ret_damaged[row->index] = true;
-    }
-}
-
-static bool tally_objects (EcfsArchive *archive, const GArray *found, const GArray *repairs, EcfsSurvey *survey,
-                           Tally *ret_tally, GError **error)
-{
-    Tally sum = {.guarantee = INT_MAX};
-    int64_t after = 0;
-    guint next = 0;
-    for (;;) {
-        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (ecfs_archive_catalog (archive), after, WALK_BATCH, error);
-        if (objects == NULL)
-            return false;
-        for (unsigned i = 0; i < objects->len; i++) {
-            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            const EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
-            if (codec == NULL)
-                return false;
-            ObjectHealth health;
-            bool damaged[ECFS_CODEC_MAX_N] = {false};
-            take_damage (repairs, &next, object->id, damaged);
-            object_health (archive, found, codec, object, damaged, &health);
-            tally (&sum, &health);
-            ecfs_survey_add (survey, object, &health.kind, damaged, is_full (&health));
-            after = object->id;
-        }
-        if (objects->len < WALK_BATCH)
-            break;
-    }
-    *ret_tally = sum;
-    return true;
-}
-
-/* The same of what only the past has, for which nothing is queued; and how many of its objects lack stripes. */
-static bool add_past_objects (JsonObject *past, EcfsArchive *archive, const GArray *found, GError **error)
-{
-    const bool fine[ECFS_CODEC_MAX_N] = {false};
-    Tally sum = {.guarantee = INT_MAX};
-    uint64_t n = 0, n_lacking = 0;
-    for (int64_t after = 0, more = true; more;) {
-        g_autoptr (GPtrArray) objects = ecfs_archive_past_objects (archive, after, WALK_BATCH, error);
-        if (objects == NULL)
-            return false;
-        for (guint i = 0; i < objects->len; i++) {
-            ObjectHealth health;
-            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            const EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
-            if (codec == NULL)
-                return false;
-            object_health (archive, found, codec, object, fine, &health);
-            tally (&sum, &health);
-            n_lacking += object->stripes->len < ecfs_codec_n (codec);
-            after = object->id;
-        }
-        n += objects->len;
-        more = objects->len == WALK_BATCH;
-    }
-    json_object_set_int_member (past, "objects", (int64_t) n);
-    json_object_set_int_member (past, "degraded", (int64_t) sum.n_degraded);
-    json_object_set_int_member (past, "unreadable", (int64_t) sum.n_unreadable);
-    json_object_set_int_member (past, "lacking", (int64_t) n_lacking);
-    if (sum.guarantee != INT_MAX)
-        json_object_set_int_member (past, "guarantee", sum.guarantee);
-    return true;
-}
-
-/* Objects that survive less than their code promises, where nobody has chosen that. */
-static void add_doubled (JsonObject *objects, EcfsArchive *archive, const Tally *sum)
-{
-    unsigned n_takers = 0;
-    if (ecfs_archive_config (archive)->allow_double == ECFS_DOUBLE_YES || sum->n_doubled == 0)
-        return;
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++)
-        n_takers += ecfs_archive_endpoint (archive, i)->endpoint != NULL &&
-                    ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_ACTIVE;
-    json_object_set_int_member (objects, "doubled", (int64_t) sum->n_doubled);
-    json_object_set_int_member (objects, "endpoints_lacking", sum->widest - MIN (n_takers, sum->widest));
-}
-
-static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray *found, EcfsSurvey *survey,
-                         GError **error)
-{
-    Tally sum;
-    EcfsTotals totals;
-    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
-    g_autoptr (GArray) repairs = ecfs_catalog_repairs (catalog, 0, error);
-    if (repairs == NULL || !ecfs_catalog_totals (catalog, &totals, error) ||
-        !tally_objects (archive, found, repairs, survey, &sum, error))
-        return false;
-    ecfs_status_add_repairs (status, archive, repairs);
-    json_object_set_int_member (status, "files", (int64_t) totals.n_files);
-    json_object_set_int_member (status, "content_bytes", (int64_t) totals.content_bytes);
-    json_object_set_int_member (status, "stripe_bytes", (int64_t) totals.stripe_bytes);
-    uint64_t n_retained;
-    if (!ecfs_status_add_retained (status, archive, &n_retained, error))
-        return false;
-    json_object_set_int_member (status, "deletions",
-                                (int64_t) (totals.n_deletions - MIN (n_retained, totals.n_deletions)));
-    json_object_set_int_member (status, "history", ecfs_archive_config (archive)->history_us / G_USEC_PER_SEC);
-    if (!ecfs_status_add_past (status, archive, error) ||
-        !add_past_objects (json_object_get_object_member (status, "past"), archive, found, error))
-        return false;
-    JsonObject *objects = json_object_new ();
-    json_object_set_int_member (objects, "full", (int64_t) sum.n_full);
-    json_object_set_int_member (objects, "degraded", (int64_t) sum.n_degraded);
-    json_object_set_int_member (objects, "unreadable", (int64_t) sum.n_unreadable);
-    json_object_set_int_member (objects, "missing_stripes", (int64_t) totals.n_not_full);
-    add_doubled (objects, archive, &sum);
-    if (sum.guarantee != INT_MAX)
-        json_object_set_int_member (objects, "guarantee", sum.guarantee);
-    json_object_set_object_member (status, "objects", objects);
-    return true;
-}
-
-static bool add_survey (JsonObject *status, EcfsArchive *archive, const GArray *found, EcfsSurvey *survey,
-                        GError **error)
-{
-    if (survey == NULL)
-        return true;
-    g_autofree bool *there = g_new (bool, ecfs_archive_n_endpoints (archive));
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++)
-        there[i] = is_there (archive, found, ecfs_archive_endpoint (archive, i)->id);
-    JsonObject *facts = ecfs_survey_end (survey, there, error);
-    if (facts != NULL)
-        json_object_set_object_member (status, "survey", facts);
-    return facts != NULL;
 }
 
 /* Staging */
@@ -668,7 +464,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
     (void) ecfs_status_add_cache (status, self); /* there may be none */
     ecfs_status_add_events (status, self);
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||
-        !add_objects (status, self, found, survey, error) || !add_survey (status, self, found, survey, error) ||
+        !ecfs_status_add_objects (status, self, found, survey, error) ||
         !ecfs_status_add_policy (status, self, error) || !add_staging (status, self, error) ||
         !add_unstored (status, self, error) || !add_recovery_point (status, self, error))
         return NULL;

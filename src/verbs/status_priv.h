@@ -1,13 +1,14 @@
 /*
- * What the parts of status.h share: status.c (an archive), info.c (a file), probe.c (asking endpoints),
- * status_past.c (history), status_follow.c (who follows), status_repairs.c (damage), status_events.c (the command that
- * is told), and status_key.c (shares of the key).
+ * What the parts of status.h share: status.c (an archive), status_objects.c (how safe what is stored is), info.c (a
+ * file), probe.c (asking endpoints), status_past.c (history), status_follow.c (who follows), status_repairs.c (damage),
+ * status_events.c (the command that is told), and status_key.c (shares of the key).
  */
 #ifndef ECFS_VERBS_STATUS_PRIV_H
 #define ECFS_VERBS_STATUS_PRIV_H
 
 #include "archive/common.h"
 #include "verbs/status.h"
+#include "verbs/survey.h"
 
 /** JSON is UTF-8; names and what errors say of them are bytes. */
 void ecfs_status_add_text (JsonObject *object, const char *member, const char *text);
@@ -47,6 +48,11 @@ bool ecfs_status_add_retained (JsonObject *status, EcfsArchive *archive, uint64_
 
 /** The queue of repairs, of which @rows (EcfsRepairRow) is all, and what became of it behind this mount. */
 void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GArray *rows);
+
+/** How safe what is stored is, where the facts of the endpoints, of which asking has @found something, are told
+ * already; and what @survey (may be NULL) adds to that. */
+bool ecfs_status_add_objects (JsonObject *status, EcfsArchive *archive, const GArray *found, EcfsSurvey *survey,
+                              GError **error);
 
 /** How far a mount is that follows, which may be gone since; nothing where there was none. */
 void ecfs_status_add_follow (JsonObject *status, EcfsArchive *archive);

@@ -55,8 +55,7 @@ char *ecfs_verdict_safety (EcfsStatusVerdict *self)
                             guarantee == 1 ? "" : "s");
 }
 
-/* How bad it is that something is away: 2 where files cannot be read, or nothing more may be lost. */
-static int badness (EcfsStatusVerdict *self, const char **ret_verdict)
+int ecfs_verdict_badness (EcfsStatusVerdict *self, const char **ret_verdict)
 {
     JsonObject *objects = ecfs_verdict_part (self->status, "objects");
     int64_t guarantee = objects == NULL ? 1 : json_object_get_int_member_with_default (objects, "guarantee", 1);
@@ -281,7 +280,7 @@ bool ecfs_status_is_away (JsonObject *endpoint, bool mounted)
     const char *state = ecfs_verdict_text (endpoint, "state");
     bool connected = json_object_get_boolean_member_with_default (endpoint, "connected", FALSE);
     return g_str_equal (state, "down") || g_str_equal (state, "silent") || g_str_equal (state, "unconfigured") ||
-           (!mounted && !connected && !g_str_equal (state, "failed"));
+           (!mounted && !connected && !ecfs_verdict_gives_up (endpoint));
 }
 
 static void find_away (EcfsStatusVerdict *self, Away *away)
@@ -327,7 +326,7 @@ static void judge_away (EcfsStatusVerdict *self)
                                  .since = away.since,
                                  .reason = away_reason (&away, n_endpoints),
                                  .meaning = ecfs_verdict_safety (self)};
-    problem.check = badness (self, &problem.verdict);
+    problem.check = ecfs_verdict_badness (self, &problem.verdict);
     if (away.n == n_endpoints) {
         problem.verdict = "unreadable";
         problem.check = 2;
@@ -411,7 +410,7 @@ static void judge_damage (EcfsStatusVerdict *self)
     EcfsStatusProblem problem = {.kind = "damaged",
                                  .since = repairs == NULL ? 0 : ecfs_verdict_number (repairs, "since"),
                                  .meaning = ecfs_verdict_safety (self)};
-    problem.check = badness (self, &problem.verdict);
+    problem.check = ecfs_verdict_badness (self, &problem.verdict);
     problem.reason = MAX (n_damaged, n_found) > 0
                          ? g_strdup_printf ("%" PRIi64 " stripes are damaged or gone", MAX (n_damaged, n_found))
                          : g_strdup_printf ("%" PRIi64 " objects were stored without all of their stripes", n_lacking);
@@ -455,7 +454,7 @@ static void judge_doubled (EcfsStatusVerdict *self)
         return;
     int64_t n_lacking = ecfs_verdict_number (objects, "endpoints_lacking");
     EcfsStatusProblem problem = {.kind = "crowded", .meaning = ecfs_verdict_safety (self)};
-    problem.check = badness (self, &problem.verdict);
+    problem.check = ecfs_verdict_badness (self, &problem.verdict);
     problem.reason =
         g_strdup_printf ("%" PRIi64 " objects have several stripes at one endpoint, and survive the loss of "
                          "fewer endpoints than their code promises",
@@ -606,6 +605,8 @@ void ecfs_status_judge (JsonObject *status)
     ecfs_verdict_judge_key_begun (&self);
     judge_catalog (&self);
     judge_away (&self);
+    ecfs_verdict_judge_given_up (&self);
+    ecfs_verdict_judge_no_place (&self);
     judge_unreadable (&self);
     judge_damage (&self);
     judge_past (&self);

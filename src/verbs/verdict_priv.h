@@ -1,4 +1,5 @@
-/* What the parts of a verdict share: verdict.c, and verdict_key.c on the archive's key. */
+/* What the parts of a verdict share: verdict.c, verdict_key.c on the archive's key, and verdict_places.c on endpoints
+ * that take no stripes. */
 #ifndef ECFS_VERBS_VERDICT_PRIV_H
 #define ECFS_VERBS_VERDICT_PRIV_H
 
@@ -51,6 +52,17 @@ char *ecfs_verdict_safety (EcfsStatusVerdict *self);
 
 /** Whether it does not answer, by the facts of an endpoint. */
 bool ecfs_status_is_away (JsonObject *endpoint, bool mounted);
+/** How bad it is that something is away: 2 where files cannot be read, or nothing more may be lost. */
+int ecfs_verdict_badness (EcfsStatusVerdict *self, const char **ret_verdict);
+
+/* verdict_places.c */
+
+/** Whether what an endpoint has counts as lost, whatever it answers. */
+bool ecfs_verdict_gives_up (JsonObject *endpoint);
+/** Stripes at such endpoints. */
+void ecfs_verdict_judge_given_up (EcfsStatusVerdict *self);
+/** What was stored while too few endpoints took stripes, and does not become full by waiting. */
+void ecfs_verdict_judge_no_place (EcfsStatusVerdict *self);
 
 /* verdict_key.c */
 

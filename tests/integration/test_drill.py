@@ -129,6 +129,30 @@ def test_the_catalog_alone_tells_which_sets_are_safe(stored):
     assert text.returncode == 1 and f"{15 - len(expected)} of 15 sets" in text.stdout
 
 
+def test_what_is_known_to_be_gone_is_lost_already(place, stored):
+    """For the drill that reads, and for the one that does not, as for status."""
+    gone = [stripe_path(stored, "large", index) for index in (0, 1)]
+    poor = {endpoint.name for endpoint in stored.endpoints if any(path.is_relative_to(endpoint.root) for path in gone)}
+    for path in gone:
+        path.unlink()
+    assert drill(stored)[0] == 0, "nobody knows yet"
+    stored.get("/tree/large", place.path / "back")
+    assert (place.path / "back").read_bytes() == (place.path / "tree/large").read_bytes()
+    facts = stored.json("status")
+    assert (facts["verdict"], facts["repairs"]["queued"], facts["objects"]["guarantee"]) == ("at risk", 2, 0)
+    status, report = drill(stored)
+    none, one, two = report["losses"]
+    others = {endpoint.name for endpoint in stored.endpoints} - poor
+    assert status == 1 and none["safe"] == 1, "all can be read"
+    assert {name for loss in one["unsafe"] for name in loss["without"]} == others and one["safe"] == 2
+    assert two["safe"] == 1 and len(two["unsafe"]) == 14
+    page = place.path / "drill.html"
+    lab.ecfs("drill", "--html", page, stored.path, check=False)
+    assert "NOTHING WOULD BE LOST" not in page.read_text() and "SOMETHING WOULD BE LOST" in page.read_text()
+    status, report = drill(stored, "--without", min(others), "--sample", "100%")
+    assert status == 1 and report["unreadable_by_catalog"] == report["unreadable"] == 1
+
+
 def test_wrong_usage_and_empty_archives(archive):
     for arguments, status in [(("--sample", "5%"), 2), (("--without", "", "--sample", "5%"), 2),
                               (("--without", "amber", "--sample", "0%"), 2), (("--without", "nobody"), 1),

@@ -109,6 +109,64 @@ def test_what_no_further_loss_leaves_readable_is_at_risk(filled):
     assert check(filled)[1]["meaning"] == "No file can be read until endpoints answer."
 
 
+def waits(archive):
+    return lab.ecfs("wait", "--unmounted", archive.path, check=False)
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_what_distrusted_endpoints_have_counts_as_lost_for_whoever_is_asked(place, filled, mounted):
+    if mounted:
+        place.mount(filled)
+        lab.until(lambda: check(filled)[0] == 0, 60, "all is well")
+    lab.ecfs("endpoint", "distrust", filled.path, "ember")
+    code, facts, text = check(filled)
+    assert (code, facts["verdict"], facts["objects"]["guarantee"]) == (1, "degraded", 1), text
+    assert "ember is distrusted" in facts["reason"] and "any 1 more endpoint may vanish" in facts["meaning"]
+    assert facts["action"] == f"ecfs endpoint add {filled.path} NAME=URL", "five endpoints cannot hold six stripes"
+    waited = waits(filled)
+    assert waited.returncode == 1 and "/file: 1 of its stripes" in waited.stderr and "ember is distrusted" in waited.stderr
+    assert lab.ecfs("wait", "--unmounted", filled.path, "/file", check=False).returncode == 1
+    assert lab.ecfs("drill", filled.path, check=False).returncode == 1
+    problems = [line for line in lab.ecfs("metrics", filled.path).stdout.splitlines() if line.startswith("ecfs_problems{")]
+    assert any('"degraded"' in line and line.endswith(" 1") for line in problems), problems
+    lab.ecfs("endpoint", "distrust", filled.path, "fjord")
+    code, facts, _ = check(filled)
+    assert (code, facts["verdict"]) == (2, "at risk") and "no further endpoint may vanish" in facts["meaning"]
+    page = place.path / "status.html"
+    lab.ecfs("status", "--html", page, filled.path, check=False)
+    assert "AT RISK" in page.read_text().upper() and "HEALTHY" not in page.read_text().upper()
+    spares = place.directories(["gorse", "hazel"])
+    lab.ecfs("endpoint", "add", filled.path, *(spare.endpoint() for spare in spares))
+    action = check(filled)[1]["action"]
+    assert action == f"ecfs fsck -y {filled.path}"
+    lab.run(lab.PROGRAM, *action.split()[1:], check=False)
+    lab.until(lambda: check(filled)[0] == 0, 60, "all is rebuilt elsewhere")
+    assert waits(filled).returncode == 0 and lab.ecfs("drill", filled.path, check=False).returncode == 0
+    for name in ["amber", "birch"]:
+        filled[name].kill()
+    lab.ecfs("get", filled.path, "/file", place.path / "back")
+    assert (place.path / "back").read_bytes() == (place.path / "source").read_bytes()
+
+
+@pytest.mark.parametrize("how", ["distrust", "readonly"])
+def test_what_no_endpoint_is_left_for_is_told(place, filled, how):
+    mount = place.mount(filled)
+    lab.until(lambda: check(filled)[0] == 0, 60, "all is well")
+    (mount.path / "file").unlink()
+    lab.ecfs("endpoint", how, filled.path, "birch")
+    (mount.path / "new").write_bytes(b"bytes" * 300_000)
+    lab.ecfs("wait", "--quorum", filled.path)
+    code, facts, text = check(filled)
+    assert code == 1 and "1 objects lack stripes that no endpoint is left for: birch is" in facts["reason"], text
+    waited = waits(filled)
+    word = "distrusted" if how == "distrust" else how
+    assert waited.returncode == 1 and f"endpoint birch is {word}" in waited.stderr, waited.stderr
+    spare, = place.directories(["gorse"])
+    lab.run(lab.PROGRAM, *facts["action"].split()[1:-1], spare.endpoint())
+    lab.until(lambda: check(filled)[0] == 0 and waits(filled).returncode == 0, 120, "it is full")
+    mount.umount()
+
+
 def test_damage_is_told(filled):
     for stripe in lab.stripe_files(filled["cedar"]):
         lab.flip(stripe, stripe.stat().st_size // 2)
