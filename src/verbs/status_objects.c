@@ -1,4 +1,4 @@
-/* How safe what is stored is, for status. */
+/* How safe what is stored is, and since when it is not, for status. */
 #include "verbs/status_priv.h"
 
 #include "archive/past.h"
@@ -7,15 +7,30 @@
 
 #define WALK_BATCH 256 /* objects */
 
+/* An endpoint that is away for now. */
+typedef struct Away {
+    int64_t id;
+    int64_t since; /* seconds since 1970; 0: not known */
+} Away;
+
+/* How many of those that are away, in the order in which they went, it took until the first object was so unsafe. */
+typedef struct Fall {
+    int guarantee; /* at most this */
+    bool fell;
+    guint n; /* 0: it did before any went */
+} Fall;
+
 typedef struct Tally {
     EcfsArchive *archive;
     const GArray *found; /* EcfsFound, by position of the endpoint */
+    GArray *away;        /* of Away, by when they went */
     uint64_t n_full, n_degraded, n_unreadable;
     uint64_t n_doubled;  /* of those that are full, … */
     unsigned widest;     /* … and the stripes of the one that has most */
     uint64_t n_given_up; /* have stripes at endpoints that do not count */
     uint64_t n_no_place; /* lack stripes that no endpoint is left for */
     int guarantee;       /* the least; INT_MAX without objects */
+    Fall unreadable, at_risk;
 } Tally;
 
 /* How safe one object is. */
@@ -33,6 +48,39 @@ static bool is_there (EcfsArchive *archive, const GArray *found, int64_t id)
     size_t position = endpoint == NULL ? SIZE_MAX : ecfs_archive_position (archive, endpoint);
     return ecfs_archive_reaches (endpoint) &&
            (position >= found->len || g_array_index (found, EcfsFound, position).word == NULL);
+}
+
+/* Since when it is away, as the facts of the endpoints have it. */
+static int64_t told_since (JsonObject *status, const char *name)
+{
+    JsonArray *endpoints = json_object_get_array_member (status, "endpoints");
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        if (g_str_equal (json_object_get_string_member (endpoint, "name"), name))
+            return json_object_get_int_member_with_default (endpoint, "down_since", 0);
+    }
+    return 0;
+}
+
+static int by_since (gconstpointer a, gconstpointer b)
+{
+    const Away *left = a, *right = b;
+    return (left->since > right->since) - (left->since < right->since);
+}
+
+static void tally_init (Tally *self, JsonObject *status, EcfsArchive *archive, const GArray *found)
+{
+    *self = (Tally){.archive = archive, .found = found, .guarantee = INT_MAX};
+    self->unreadable.guarantee = -1;
+    self->away = g_array_new (FALSE, FALSE, sizeof (Away));
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        const Away away = {.id = endpoint->id, .since = told_since (status, endpoint->name)};
+        if (endpoint->state < ECFS_ENDPOINT_FAILED && !is_there (archive, found, endpoint->id))
+            g_array_append_val (self->away, away);
+    }
+    g_array_sort (self->away, by_since);
+    self->unreadable.n = self->at_risk.n = self->away->len;
 }
 
 static void object_health (const Tally *self, const EcfsCodec *codec, const EcfsObjectRow *object, const bool *damaged,
@@ -59,6 +107,28 @@ static void object_health (const Tally *self, const EcfsCodec *codec, const Ecfs
 static bool is_full (const ObjectHealth *health)
 {
     return health->kind.guarantee >= 0 && health->n_reachable >= ecfs_codec_n (health->kind.codec);
+}
+
+/* How safe it was when only the first @n of those that are away were. */
+static int guarantee_then (const Tally *self, const ObjectHealth *health, guint n)
+{
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    const EcfsStanding *standing = &health->standing;
+    for (unsigned i = 0; i < standing->n; i++) {
+        present[i] = standing->held[i];
+        for (guint j = 0; j < n && present[i]; j++)
+            present[i] = (int64_t) standing->holder[i] != g_array_index (self->away, Away, j).id;
+    }
+    return ecfs_holders_guarantee (health->kind.codec, present, standing->holder);
+}
+
+static void note_fall (const Tally *self, const ObjectHealth *health, Fall *fall)
+{
+    if (health->kind.guarantee > fall->guarantee)
+        return;
+    fall->fell = true;
+    while (fall->n > 0 && guarantee_then (self, health, fall->n - 1) <= fall->guarantee)
+        fall->n--;
 }
 
 /* Whether fewer places are left than it lacks stripes, however long one waits for who is down. */
@@ -96,6 +166,8 @@ static void tally (Tally *self, const EcfsObjectRow *object, const ObjectHealth 
     self->n_given_up += health->standing.n_given_up > 0;
     self->n_no_place += lacks_places (self->archive, object, &health->standing);
     self->guarantee = MIN (self->guarantee, kind->guarantee);
+    note_fall (self, health, &self->unreadable);
+    note_fall (self, health, &self->at_risk);
 }
 
 static bool tally_objects (Tally *self, EcfsKnownDamage *damage, EcfsSurvey *survey, GError **error)
@@ -152,10 +224,12 @@ static bool tally_past (Tally *self, uint64_t *ret_n, uint64_t *ret_n_lacking, G
 
 static bool add_past_objects (JsonObject *status, EcfsArchive *archive, const GArray *found, GError **error)
 {
-    Tally sum = {.archive = archive, .found = found, .guarantee = INT_MAX};
+    Tally sum;
     uint64_t n, n_lacking;
     JsonObject *past = json_object_get_object_member (status, "past");
+    tally_init (&sum, status, archive, found);
     bool done = tally_past (&sum, &n, &n_lacking, error);
+    g_array_unref (sum.away);
     if (!done)
         return false;
     json_object_set_int_member (past, "objects", (int64_t) n);
@@ -181,6 +255,14 @@ static void add_doubled (JsonObject *objects, const Tally *sum)
     json_object_set_int_member (objects, "endpoints_lacking", sum->widest - MIN (n_takers, sum->widest));
 }
 
+/* Nothing where that is not known, or has another cause than who is away. */
+static void add_fall (JsonObject *objects, const char *member, const Tally *sum, const Fall *fall)
+{
+    int64_t since = !fall->fell || fall->n == 0 ? 0 : g_array_index (sum->away, Away, fall->n - 1).since;
+    if (since > 0)
+        json_object_set_int_member (objects, member, since);
+}
+
 static JsonObject *object_facts (const Tally *sum, const EcfsTotals *totals)
 {
     JsonObject *objects = json_object_new ();
@@ -191,6 +273,8 @@ static JsonObject *object_facts (const Tally *sum, const EcfsTotals *totals)
     json_object_set_int_member (objects, "given_up", (int64_t) sum->n_given_up);
     json_object_set_int_member (objects, "no_place", (int64_t) sum->n_no_place);
     add_doubled (objects, sum);
+    add_fall (objects, "unreadable_since", sum, &sum->unreadable);
+    add_fall (objects, "at_risk_since", sum, &sum->at_risk);
     if (sum->guarantee != INT_MAX)
         json_object_set_int_member (objects, "guarantee", sum->guarantee);
     return objects;
@@ -199,15 +283,17 @@ static JsonObject *object_facts (const Tally *sum, const EcfsTotals *totals)
 static bool add_present (JsonObject *status, EcfsArchive *archive, const GArray *found, const EcfsTotals *totals,
                          EcfsSurvey *survey, GError **error)
 {
-    Tally sum = {.archive = archive, .found = found, .guarantee = INT_MAX};
+    Tally sum;
     g_auto (EcfsKnownDamage) damage = {NULL, 0};
     if (!ecfs_damage_load (archive, &damage, error))
         return false;
+    tally_init (&sum, status, archive, found);
     bool done = tally_objects (&sum, &damage, survey, error);
     if (done) {
         json_object_set_object_member (status, "objects", object_facts (&sum, totals));
         ecfs_status_add_repairs (status, archive, damage.rows);
     }
+    g_array_unref (sum.away);
     return done;
 }
 

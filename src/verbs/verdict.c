@@ -327,6 +327,10 @@ static void judge_away (EcfsStatusVerdict *self)
                                  .reason = away_reason (&away, n_endpoints),
                                  .meaning = ecfs_verdict_safety (self)};
     problem.check = ecfs_verdict_badness (self, &problem.verdict);
+    if (problem.check == 2) /* not when the first went */
+        problem.since =
+            ecfs_verdict_number (ecfs_verdict_part (self->status, "objects"),
+                                 g_str_equal (problem.verdict, "at risk") ? "at_risk_since" : "unreadable_since");
     if (away.n == n_endpoints) {
         problem.verdict = "unreadable";
         problem.check = 2;

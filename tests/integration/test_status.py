@@ -109,6 +109,32 @@ def test_what_no_further_loss_leaves_readable_is_at_risk(filled):
     assert check(filled)[1]["meaning"] == "No file can be read until endpoints answer."
 
 
+def test_unreadable_and_at_risk_begin_when_that_was_lost_which_was_one_too_many(place, filled):
+    """Not when the first endpoint went."""
+    note = filled.path / "down-since"
+    mount = place.mount(filled)
+    lab.until(lambda: filled.json("status")["verdict"] == "healthy", 60, "all endpoints are there")
+    for name in ["amber", "birch", "cedar"]:
+        filled[name].kill()
+    lab.until(lambda: note.exists() and note.read_text().count("=") == 3, 120, "all three are noted")
+    mount.umount()
+    uuids = {one["name"]: one["uuid"] for one in filled.json("status")["endpoints"]}
+    first = int(time.time()) - 5000
+    went = {"birch": first, "cedar": first + 1000, "amber": first + 3000}
+    note.write_text("[down-since]\n" + "".join(f"{uuids[name]}={since}\n" for name, since in went.items()))
+    code, facts, _ = check(filled)
+    assert (code, facts["verdict"], facts["since"]) == (2, "unreadable", went["amber"])
+    metrics = lab.ecfs("metrics", filled.path).stdout.splitlines()
+    age, = [float(line.split()[-1]) for line in metrics if line.startswith(("ecfs_trouble_age_seconds{", "ecfs_trouble_age_seconds "))]
+    assert 1990 < age < 2300
+    filled["amber"].start()
+    code, facts, _ = check(filled)
+    assert (code, facts["verdict"], facts["since"]) == (2, "at risk", went["cedar"])
+    filled["cedar"].start()
+    code, facts, _ = check(filled)
+    assert (code, facts["verdict"], facts["since"]) == (1, "degraded", went["birch"])
+
+
 def waits(archive):
     return lab.ecfs("wait", "--unmounted", archive.path, check=False)
 
