@@ -415,6 +415,15 @@ static bool same_url (const char *a, const char *b)
     return a_length == b_length && memcmp (a, b, a_length) == 0;
 }
 
+/* Buckets of different servers may have one name. Other options say how a place is reached, not which it is. */
+static bool same_place (const EcfsEndpointSpec *a, const EcfsEndpointSpec *b)
+{
+    static const char key[] = "endpoint_url";
+    const char *server = a->options == NULL ? NULL : g_hash_table_lookup (a->options, key);
+    const char *other = b->options == NULL ? NULL : g_hash_table_lookup (b->options, key);
+    return same_url (a->url, b->url) && (server == NULL || other == NULL ? server == other : same_url (server, other));
+}
+
 const EcfsConfigEndpoint *ecfs_config_endpoint (const EcfsConfig *self, const char *name)
 {
     for (guint i = 0; i < self->endpoints->len; i++) {
@@ -432,7 +441,7 @@ bool ecfs_config_add_endpoint (EcfsConfig *self, EcfsConfigEndpoint *endpoint, G
         const EcfsConfigEndpoint *other = g_ptr_array_index (self->endpoints, i);
         if (strcmp (other->spec->name, taken->spec->name) == 0)
             return ecfs_fail (error, EINVAL, "endpoint %s: there are two with this name", taken->spec->name);
-        if (same_url (other->spec->url, taken->spec->url))
+        if (same_place (other->spec, taken->spec))
             return ecfs_fail (error, EINVAL, "endpoint %s is the same place as endpoint %s: both are %s",
                               taken->spec->name, other->spec->name, taken->spec->url);
     }

@@ -92,6 +92,26 @@ def test_what_is_wrong_is_told(place, store):
     assert "region eu-north-1" in lab.ecfs("endpoint", "test", bucket.endpoint()).stdout
 
 
+def test_buckets_of_one_name_on_two_servers_are_two_places(place, store):
+    other = s3.S3(place.path / "s3-other")
+    place.servers.append(other)
+    other.start()
+    first, twin = s3.Bucket(store, "amber", "p"), s3.Bucket(other, "amber", "p")
+    words = twin.endpoint().replace("amber=", "twin=", 1)
+    archive = lab.Archive(place.path / "archive", [first, *place.directories()[1:]], code="rs:3+2")
+    assert archive.init("-e", words, check=False).returncode == 0
+    lab.write_pattern(place.path / "source", 3_000_000, 1)
+    archive.put_in_full(place.path / "source", "/file")
+    assert first.keys() and twin.keys() and first.keys() != twin.keys()
+    again = first.endpoint().replace("amber=", "again=", 1)
+    done = lab.ecfs("endpoint", "add", archive.path, again.replace(f":{store.port}", f":{store.port}/"), check=False)
+    assert done.returncode != 0 and "endpoint again is the same place as endpoint amber" in done.stderr
+    made = place.path / "made"
+    lab.ecfs("recover", "--yes", made, *[word for text in (first.endpoint(), words, *(e.endpoint() for e in archive.endpoints[1:])) for word in ("-e", text)])
+    lab.Archive(made, []).get("/file", place.path / "back")
+    assert lab.digest(place.path / "back") == lab.digest(place.path / "source")
+
+
 def test_keys_come_from_where_the_tools_of_aws_have_them(place, store):
     bucket = s3.Bucket(store, "amber")
     bucket.bucket.mkdir()
