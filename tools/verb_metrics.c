@@ -2,6 +2,7 @@
 #include "metrics.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define OUTPUT_MODE 0644 /* whoever collects it is somebody else */
 
@@ -18,6 +19,15 @@ static bool write_text (const char *output, const char *text, GError **error)
     return tool_error (error, EIO, "%s", failure->message);
 }
 
+/* However it was typed, so that it is one archive to who collects. */
+static char *label_of (const char *directory)
+{
+    char *real = realpath (directory, NULL);
+    char *label = real != NULL ? g_strdup (real) : g_canonicalize_filename (directory, NULL);
+    free (real);
+    return label;
+}
+
 int verb_metrics (const Verb *verb, int argc, char **argv)
 {
     g_autofree char *output = NULL;
@@ -30,7 +40,8 @@ int verb_metrics (const Verb *verb, int argc, char **argv)
     g_autoptr (Ecfs) ecfs = ecfs_open (directory, 0, &error);
     g_autofree char *facts = ecfs == NULL ? NULL : ecfs_survey (ecfs, &error);
     g_autoptr (JsonObject) status = facts == NULL ? NULL : tool_json_object (facts);
-    g_autofree char *text = metrics_text (directory, status, g_get_real_time () / G_USEC_PER_SEC);
+    g_autofree char *label = label_of (directory);
+    g_autofree char *text = metrics_text (label, status, g_get_real_time () / G_USEC_PER_SEC);
     int result = error == NULL ? TOOL_DONE : tool_fail (verb->name, error, TOOL_FAILED);
     if (!write_text (output, text, &failure))
         result = tool_fail (verb->name, failure, TOOL_FAILED);

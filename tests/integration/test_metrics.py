@@ -72,6 +72,14 @@ def test_names_and_units_are_as_openmetrics_wants(place, filled):
     assert {name.removesuffix("_total") for name in explained} <= set(re.findall(r'"(ecfs_\w+)"', sources))
 
 
+def test_an_archive_has_one_label_however_it_is_typed(filled, monkeypatch):
+    monkeypatch.chdir(filled.path.parent)
+    for typed in (filled.path.name, f"./{filled.path.name}/", filled.path / "../" / filled.path.name):
+        assert {sample.labels["archive"] for sample in Scrape(typed).samples} == {str(filled.path)}
+    monkeypatch.chdir("/")
+    assert {sample.labels["archive"] for sample in Scrape("none", check=False).samples} == {"/none"}
+
+
 def test_promtool_accepts_it(filled):
     if not shutil.which("promtool"):
         pytest.skip("promtool is not installed")
