@@ -32,8 +32,6 @@ typedef struct Metric {
 } Metric;
 
 static const Metric metrics[] = {
-    {"ecfs_mounted", "gauge", NULL, "Whether a mount answered; counters are those of that mount.", NULL, "mounted",
-     SCALE_FLAG},
     {"ecfs_check", "gauge", NULL, "What 'ecfs status --check' exits with: 0 fine, 1 degraded, 2 unreadable or at risk.",
      NULL, "check", SCALE_NONE},
     {"ecfs_trouble_age_seconds", "gauge", "seconds", "How long the worst problem has lasted, where that is known.",
@@ -159,6 +157,11 @@ static void add_sample (Out *out, const char *name, double value, ...)
     g_string_append_printf (out->text, "} %s\n", g_ascii_formatd (number, sizeof number, "%.15g", value));
 }
 
+static bool is_mounted (const Out *out)
+{
+    return json_object_get_boolean_member_with_default (out->status, "mounted", FALSE);
+}
+
 static char *sample_name (const Metric *metric)
 {
     return g_strconcat (metric->name, g_str_equal (metric->type, "counter") ? "_total" : "", NULL);
@@ -184,8 +187,15 @@ static bool value_of (const Out *out, const Metric *metric, JsonObject *object, 
 
 static bool is_left_out (const Out *out, const Metric *metric)
 {
-    return g_str_equal (metric->type, "counter") &&
-           !json_object_get_boolean_member_with_default (out->status, "mounted", FALSE);
+    bool of_reads = g_strcmp0 (metric->part, "reads") == 0;
+    return g_str_equal (metric->type, "counter") && !is_mounted (out) && !(of_reads && tool_knows_reads (out->status));
+}
+
+static void add_mounted (Out *out)
+{
+    begin (out, "ecfs_mounted", "gauge", NULL,
+           "Whether a mount answered, or follows; counters are those of that mount.");
+    add_sample (out, "ecfs_mounted", is_mounted (out) || tool_follows (out->status), NULL);
 }
 
 static void add_metric (Out *out, const Metric *metric)
@@ -403,6 +413,7 @@ static void add_survey (Out *out, JsonObject *survey)
 static void add_status (Out *out)
 {
     JsonObject *survey = tool_part (out->status, "survey");
+    add_mounted (out);
     for (size_t i = 0; i < G_N_ELEMENTS (metrics); i++)
         add_metric (out, &metrics[i]);
     add_objects (out);
@@ -417,7 +428,7 @@ static void add_status (Out *out)
                "refused");
     add_locks (out, "ecfs_endpoint_locks_age_seconds", "seconds", "Since the last round that renewed locks has ended.",
                "ended");
-    if (json_object_get_boolean_member_with_default (out->status, "mounted", FALSE)) {
+    if (is_mounted (out)) {
         add_requests (out, "ecfs_endpoint_requests", "Requests that ended at the endpoint.", "requests");
         add_requests (out, "ecfs_endpoint_failed_requests", "Those of them that failed.", "failed_requests");
     }

@@ -261,6 +261,10 @@ static void add_recovery_tile (GString *page, JsonObject *status)
 {
     JsonObject *point = tool_part (status, "recovery_point");
     int64_t n_pending = point == NULL ? 0 : tool_number (point, "pending");
+    if (point != NULL && json_object_has_member (status, "held")) {
+        add_tile (page, "safe without this machine", "in doubt", "mild", "too few endpoints tell what is the newest");
+        return;
+    }
     g_autofree char *since = point == NULL || tool_number (point, "time") == 0
                                  ? g_strdup ("nothing yet")
                                  : page_since (tool_number (point, "time"));
@@ -645,7 +649,7 @@ static void add_reads (GString *page, JsonObject *status)
     JsonObject *reads = tool_part (status, "reads");
     JsonArray *erasures = tool_list (reads, "erasures");
     guint n = tool_length (erasures);
-    if (reads == NULL || !json_object_get_boolean_member_with_default (status, "mounted", FALSE))
+    if (reads == NULL || !tool_knows_reads (status))
         return;
     g_autofree char *received = tool_bytes (tool_double (reads, "received_bytes"));
     g_autofree char *hedged = tool_bytes (tool_double (reads, "hedged_bytes"));
@@ -681,7 +685,9 @@ bool page_status (JsonObject *status, const char *file, GError **error)
     GString *page = page_new (title);
     page_add (page, "<h1><bdi>%s</bdi></h1><p class=\"dim\">archive %s, %s, new files %s</p>\n",
               tool_text (status, "directory"), tool_text (status, "archive"),
-              json_object_get_boolean_member_with_default (status, "mounted", FALSE) ? "mounted" : "not mounted",
+              json_object_get_boolean_member_with_default (status, "mounted", FALSE) ? "mounted"
+              : tool_follows (status)                                                ? "mounted, following"
+                                                                                     : "not mounted",
               tool_text (status, "code"));
     page_add_report (page, tool_part (status, "report"));
     add_problem (page, status);

@@ -355,6 +355,18 @@ bool tool_is_away (JsonObject *status, JsonObject *endpoint)
     return g_strv_contains (away, tool_text (endpoint, "state")) || (!mounted && !connected);
 }
 
+bool tool_follows (JsonObject *status)
+{
+    JsonObject *follow = tool_part (status, "follow");
+    return follow != NULL && json_object_get_boolean_member_with_default (follow, "lives", FALSE);
+}
+
+bool tool_knows_reads (JsonObject *status)
+{
+    return json_object_get_boolean_member_with_default (status, "mounted", FALSE) ||
+           (tool_follows (status) && tool_part (tool_part (status, "follow"), "reads") != NULL);
+}
+
 /* Interrupts */
 
 static volatile sig_atomic_t interrupted;

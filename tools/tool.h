@@ -154,6 +154,10 @@ guint tool_length (JsonArray *list);
 
 /** Whether @endpoint, of @status, does not answer or is not believed. */
 bool tool_is_away (JsonObject *status, JsonObject *endpoint);
+/** Whether a mount follows with the directory of a status now; it is not asked, but leaves notes. */
+bool tool_follows (JsonObject *status);
+/** Whether what a status tells of reading is what a mount has met. */
+bool tool_knows_reads (JsonObject *status);
 
 /** A table cell; takes @text. */
 static inline void tool_cell (GPtrArray *cells, char *text)

@@ -19,7 +19,10 @@ static void print_kept (JsonObject *status)
         return;
     JsonObject *past = json_object_get_object_member (status, "past");
     g_autofree char *bytes = tool_bytes ((double) tool_number (past, "bytes"));
-    printf ("           it takes %s at the endpoints\n", bytes);
+    if (json_object_has_member (past, "bytes"))
+        printf ("           it takes %s at the endpoints\n", bytes);
+    else
+        puts ("           how much it takes is known where the archive is written");
     int64_t n_degraded = tool_number (past, "degraded"), n_unreadable = tool_number (past, "unreadable");
     if (n_degraded > 0)
         printf ("           %" PRIi64 " of its %" PRIi64 " objects lack stripes now, or their endpoints are away\n",

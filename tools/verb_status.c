@@ -177,10 +177,11 @@ static void print_repairs (JsonObject *status)
     int64_t n_queued = tool_number (repairs, "queued");
     if (n_queued == 0)
         return;
-    const char *outlook = !json_object_get_boolean_member (repairs, "auto") ? "repair = off: ecfs-fsck -y repairs them"
-                          : json_object_get_boolean_member (status, "mounted")
-                              ? "the mount repairs them in the background"
-                              : "the next mount repairs them";
+    const char *outlook =
+        json_object_has_member (status, "read_only")         ? "whoever writes the archive repairs them"
+        : !json_object_get_boolean_member (repairs, "auto")  ? "repair = off: ecfs-fsck -y repairs them"
+        : json_object_get_boolean_member (status, "mounted") ? "the mount repairs them in the background"
+                                                             : "the next mount repairs them";
     printf ("repairs    %" PRIi64 " damaged %s met by readers and queued; %s\n", n_queued,
             n_queued == 1 ? "stripe was" : "stripes were", outlook);
     JsonArray *stripes = json_object_get_array_member (repairs, "stripes");
@@ -275,7 +276,9 @@ static void print_recovery_point (JsonObject *status)
     g_autofree char *time = clock_text (tool_number (point, "time"));
     if (json_object_has_member (status, "follow"))
         return; /* that is for who writes it */
-    if (json_object_has_member (status, "old_copy"))
+    if (json_object_has_member (status, "read_only"))
+        puts ("recovery   all that is known here came from the endpoints: nothing is only on this machine");
+    else if (json_object_has_member (status, "old_copy"))
         printf ("recovery   %s\n", tool_text (status, "old_copy"));
     else if (json_object_has_member (status, "held"))
         printf ("recovery   %s\n", tool_text (status, "held"));
@@ -358,6 +361,7 @@ static void print_verdict (JsonObject *status)
 static const char *mounted_text (JsonObject *status)
 {
     return json_object_get_boolean_member (status, "mounted") ? "mounted"
+           : tool_follows (status)                            ? "mounted, following (the endpoints were asked now)"
                                                               : "not mounted (the endpoints were asked now)";
 }
 
@@ -412,6 +416,8 @@ static bool opens_nothing (JsonObject *key)
 
 static void print_retired (JsonObject *status)
 {
+    if (json_object_has_member (status, "read_only"))
+        return; /* that is for who writes it */
     if (tool_number (status, "retired_objects") > 0) {
         g_autofree char *bytes = tool_bytes ((double) tool_number (status, "retired_bytes"));
         printf ("retired    %" PRIi64 " objects with %s are under keys before: 'ecfs recode --seal %s' moves them\n",
@@ -427,9 +433,10 @@ static void print_retired (JsonObject *status)
 
 static void print_key (JsonObject *status)
 {
-    if (json_object_has_member (status, "key_begun"))
+    bool can_mend = !json_object_has_member (status, "read_only");
+    if (can_mend && json_object_has_member (status, "key_begun"))
         puts ("key        'ecfs key init' was interrupted, and nothing can be stored: run it again");
-    if (json_object_has_member (status, "key_rotates"))
+    if (can_mend && json_object_has_member (status, "key_rotates"))
         puts ("key        'ecfs key rotate' was interrupted, and nothing can be stored: run it again");
     if (!json_object_has_member (status, "key"))
         return;
@@ -466,7 +473,7 @@ static void print_cache (JsonObject *status)
         g_autofree char *pinned = tool_bytes ((double) tool_number (cache, "pinned_bytes"));
         printf (", %s of it pinned", pinned);
     }
-    if (json_object_get_boolean_member (status, "mounted") && cached + received > 0)
+    if (tool_knows_reads (status) && cached + received > 0)
         printf ("; %.0f%% of what was read since the mount came from it", 100 * cached / (cached + received));
     puts ("");
     if (json_object_has_member (cache, "trouble"))
@@ -539,8 +546,8 @@ static void print_explanation (JsonObject *status)
     JsonArray *erasures = json_object_get_array_member (reads, "erasures");
     g_autofree char *received = tool_bytes ((double) tool_number (reads, "received_bytes"));
     g_autofree char *hedged = tool_bytes ((double) tool_number (reads, "hedged_bytes"));
-    if (!json_object_get_boolean_member (status, "mounted")) {
-        puts ("reads      the archive is not mounted: nothing is known of reads");
+    if (!tool_knows_reads (status)) {
+        puts ("reads      no mount tells: nothing is known of reads");
         return;
     }
     printf ("reads      %" PRIi64 " segments, %" PRIi64 " decoded from parity, %" PRIi64 " around erased endpoints\n",

@@ -12,6 +12,7 @@
 #include "fs/fs_priv.h"
 #include "program/program.h"
 #include "util/ticker.h"
+#include "verbs/status.h"
 
 #include <json-glib/json-glib.h>
 
@@ -108,6 +109,7 @@ static void keep_state (const EcfsFsFollow *self, const GError *why)
     json_object_set_int_member (facts, "endpoints_asked", (int64_t) state->n_asked);
     json_object_set_int_member (facts, "endpoints", (int64_t) state->n_known);
     json_object_set_boolean_member (facts, "sure", state->is_sure);
+    json_object_set_object_member (facts, "reads", ecfs_status_reads (ecfs_archive_read_log (self->fs->archive)));
     if (why != NULL)
         json_object_set_string_member (facts, "trouble", why->message);
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);

@@ -2,6 +2,7 @@
 
 #include "staging/staged.h"
 #include "upkeep/repairer.h"
+#include "verbs/status.h"
 #include "verbs/status_priv.h"
 #include "wire/wire.h"
 
@@ -105,7 +106,7 @@ JsonObject *ecfs_archive_live (EcfsArchive *self, GError **error)
     json_object_set_double_member (live, "time", (double) g_get_real_time () / 1e6);
     json_object_set_double_member (live, "clock", (double) ecfs_now_us () / 1e6);
     add_endpoints (live, self);
-    ecfs_status_add_reads (live, ecfs_archive_read_log (self));
+    json_object_set_object_member (live, "reads", ecfs_status_reads (ecfs_archive_read_log (self)));
     (void) ecfs_status_add_cache (live, self); /* there may be none */
     add_under_way (live, self);
     if (!add_catalog (live, self, error) || !add_repairs (live, self, error))

@@ -268,7 +268,7 @@ static JsonObject *erasure_facts (const EcfsErasure *erasure)
     return facts;
 }
 
-void ecfs_status_add_reads (JsonObject *status, EcfsReadLog *log)
+JsonObject *ecfs_status_reads (EcfsReadLog *log)
 {
     EcfsReadCounts counts;
     ecfs_read_log_counts (log, &counts);
@@ -287,14 +287,48 @@ void ecfs_status_add_reads (JsonObject *status, EcfsReadLog *log)
     for (guint i = 0; i < found->len; i++)
         json_array_add_object_element (erasures, erasure_facts (g_ptr_array_index (found, i)));
     json_object_set_array_member (reads, "erasures", erasures);
-    json_object_set_object_member (status, "reads", reads);
+    return reads;
+}
+
+/* Of a mount that follows as it has noted them. */
+static void add_reads (JsonObject *status, EcfsArchive *archive)
+{
+    JsonObject *follow =
+        json_object_has_member (status, "follow") ? json_object_get_object_member (status, "follow") : NULL;
+    JsonNode *noted = follow != NULL && json_object_get_boolean_member (follow, "lives")
+                          ? json_object_get_member (follow, "reads")
+                          : NULL;
+    if (noted != NULL && JSON_NODE_HOLDS_OBJECT (noted))
+        json_object_set_member (status, "reads", json_node_copy (noted));
+    else
+        json_object_set_object_member (status, "reads", ecfs_status_reads (ecfs_archive_read_log (archive)));
+}
+
+/* What was read here came from there; and what nobody stores from here any more was stored before, or never. */
+static bool find_recovery_point (EcfsArchive *archive, EcfsRecoveryPoint *ret_point, GError **error)
+{
+    EcfsJournalPlace stored;
+    EcfsLineage *lineage = ecfs_archive_lineage (archive);
+    if (!ecfs_archive_recovery_point (archive, ret_point, error))
+        return false;
+    if (!ecfs_archive_check_writable (archive, NULL)) {
+        ret_point->stored = ret_point->sequence;
+        return true;
+    }
+    if (lineage == NULL || !ecfs_lineage_is_stale (lineage))
+        return true;
+    if (!ecfs_archive_stored_once (archive, &stored, error))
+        return false;
+    ret_point->stored = stored.sequence;
+    ret_point->time_ns = stored.time_ns;
+    return true;
 }
 
 static bool add_recovery_point (JsonObject *status, EcfsArchive *archive, GError **error)
 {
     EcfsRecoveryPoint point;
     g_autoptr (GArray) snapshots = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error); /* newest first */
-    if (snapshots == NULL || !ecfs_archive_recovery_point (archive, &point, error))
+    if (snapshots == NULL || !find_recovery_point (archive, &point, error))
         return false;
     const EcfsSnapshotRow none = {.sequence = 0};
     const EcfsSnapshotRow *snapshot = snapshots->len == 0 ? &none : &g_array_index (snapshots, EcfsSnapshotRow, 0);
@@ -302,12 +336,13 @@ static bool add_recovery_point (JsonObject *status, EcfsArchive *archive, GError
     json_object_set_int_member (facts, "sequence", (int64_t) point.stored);
     json_object_set_int_member (facts, "pending", (int64_t) (point.sequence - MIN (point.stored, point.sequence)));
     json_object_set_int_member (facts, "copies", point.n_copies);
-    if (point.stored > 0)
+    if (point.time_ns > 0)
         json_object_set_int_member (facts, "time", point.time_ns / 1000000000);
     if (snapshots->len > 0)
         json_object_set_int_member (facts, "snapshot_time", snapshot->time_ns / 1000000000);
-    json_object_set_int_member (facts, "behind_snapshot",
-                                (int64_t) (point.sequence - MIN (snapshot->sequence, point.sequence)));
+    if (ecfs_archive_check_writable (archive, NULL))
+        json_object_set_int_member (facts, "behind_snapshot",
+                                    (int64_t) (point.sequence - MIN (snapshot->sequence, point.sequence)));
     json_object_set_object_member (status, "recovery_point", facts);
     return true;
 }
@@ -460,7 +495,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
     add_endpoints (status, self, found);
     add_space (status, self);
     add_interrupted (status, self);
-    ecfs_status_add_reads (status, ecfs_archive_read_log (self));
+    add_reads (status, self);
     (void) ecfs_status_add_cache (status, self); /* there may be none */
     ecfs_status_add_events (status, self);
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||

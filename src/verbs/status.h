@@ -7,6 +7,7 @@
 #define ECFS_VERBS_STATUS_H
 
 #include "archive/archive.h"
+#include "object/readlog.h"
 
 #include <json-glib/json-glib.h>
 
@@ -24,6 +25,9 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
  * `endpoint` is there where it is about one alone; ecfs-status(1) lists them. "mounted" must be there already.
  */
 void ecfs_status_judge (JsonObject *status);
+
+/** What reading has met, as the member `reads` of a status. */
+JsonObject *ecfs_status_reads (EcfsReadLog *log);
 
 /** When stripes were read and verified last, as far as that is kept beside the catalog. */
 JsonObject *ecfs_archive_scrub_facts (EcfsArchive *archive);

@@ -326,6 +326,7 @@ bool ecfs_status_add_objects (JsonObject *status, EcfsArchive *archive, const GA
     json_object_set_int_member (status, "deletions",
                                 (int64_t) (totals.n_deletions - MIN (n_retained, totals.n_deletions)));
     json_object_set_int_member (status, "history", ecfs_archive_config (archive)->history_us / G_USEC_PER_SEC);
-    return ecfs_status_add_past (status, archive, error) && add_past_objects (status, archive, found, error) &&
+    return ecfs_status_add_past (status, archive, error) &&
+           (!ecfs_archive_check_writable (archive, NULL) || add_past_objects (status, archive, found, error)) &&
            add_survey (status, archive, found, survey, error);
 }

@@ -112,12 +112,14 @@ bool ecfs_status_add_past (JsonObject *status, EcfsArchive *archive, GError **er
     const EcfsConfig *config = ecfs_archive_config (archive);
     JsonObject *past = json_object_new ();
     json_object_set_object_member (status, "past", past);
-    if (!add_up (archive, past, error) || !add_released (archive, past, error) || !add_brake (status, archive, error) ||
-        !add_shrunk (status, archive, error) || !add_marks (status, archive, error))
+    const bool only_reads = !ecfs_archive_check_writable (archive, NULL); /* journals do not tell what waits */
+    if ((!only_reads && !add_up (archive, past, error)) || !add_released (archive, past, error) ||
+        !add_brake (status, archive, error) || !add_shrunk (status, archive, error) ||
+        !add_marks (status, archive, error))
         return false;
     if (config->history_max > 0)
         json_object_set_int_member (past, "limit", (int64_t) config->history_max);
-    if (config->history_us > 0 && json_object_get_int_member (past, "bytes") > 0 && any_full (archive))
+    if (config->history_us > 0 && !only_reads && json_object_get_int_member (past, "bytes") > 0 && any_full (archive))
         json_object_set_double_member (past, "kept_though_full",
                                        (double) ecfs_config_history_least_us (config) / G_USEC_PER_SEC);
     return true;

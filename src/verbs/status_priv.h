@@ -37,8 +37,6 @@ const char *ecfs_status_state_word (const EcfsArchiveEndpoint *endpoint, const E
 void ecfs_status_add_counts (JsonObject *facts, EcfsEndpoint *endpoint);
 /** Whether it is connected, how fast it is, and what moved. */
 void ecfs_status_add_health (JsonObject *facts, const EcfsEndpointHealth *health);
-/** What reading has met in this process. */
-void ecfs_status_add_reads (JsonObject *status, EcfsReadLog *log);
 
 /** What became of the command on_event, as "events"; nothing where it never ran. */
 void ecfs_status_add_events (JsonObject *status, EcfsArchive *archive);

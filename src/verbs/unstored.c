@@ -149,8 +149,7 @@ static int newest_first (const void *a, const void *b)
     return (left->sequence < right->sequence) - (left->sequence > right->sequence);
 }
 
-/* Up to which change the journal was stored, whatever endpoints say since: they may have a newer archive now. */
-static bool find_stored (EcfsArchive *archive, uint64_t *ret_sequence, GError **error)
+bool ecfs_archive_stored_once (EcfsArchive *archive, EcfsJournalPlace *ret_place, GError **error)
 {
     g_autoptr (GArray) places = ecfs_catalog_journal_places (ecfs_archive_catalog (archive), error);
     if (places == NULL || !ecfs_archive_load_codes (archive, error))
@@ -163,19 +162,21 @@ static bool find_stored (EcfsArchive *archive, uint64_t *ret_sequence, GError **
     }
     const unsigned n_copies = ecfs_archive_journal_copies (archive);
     g_array_sort (places, newest_first);
-    *ret_sequence = places->len < n_copies ? 0 : g_array_index (places, EcfsJournalPlace, n_copies - 1).sequence;
+    *ret_place = places->len < n_copies ? (EcfsJournalPlace){.sequence = 0}
+                                        : g_array_index (places, EcfsJournalPlace, n_copies - 1);
     return true;
 }
 
 GPtrArray *ecfs_archive_unstored (EcfsArchive *archive, GError **error)
 {
-    uint64_t after;
+    EcfsJournalPlace stored;
     GHashTableIter iter;
     gpointer key, value;
     g_autoptr (GHashTable) kinds = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     g_autoptr (GHashTable) gone = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
     Walk self = {.catalog = ecfs_archive_catalog (archive), .kinds = kinds, .gone = gone};
-    if (!find_stored (archive, &after, error) || !walk_journal (&self, after, error) || !walk_staging (&self, error))
+    if (!ecfs_archive_stored_once (archive, &stored, error) || !walk_journal (&self, stored.sequence, error) ||
+        !walk_staging (&self, error))
         return NULL;
     GPtrArray *list = g_ptr_array_new_with_free_func (unstored_free);
     g_hash_table_iter_init (&iter, kinds);

@@ -9,6 +9,7 @@
 #define ECFS_VERBS_UNSTORED_H
 
 #include "archive/archive.h"
+#include "catalog/journal_rows.h"
 
 #include <json-glib/json-glib.h>
 
@@ -30,6 +31,10 @@ typedef struct EcfsUnstored {
 const char *ecfs_unstored_word (EcfsUnstoredKind kind);
 /** Whether it has content that would be lost with this directory. */
 bool ecfs_unstored_has_content (const EcfsUnstored *self);
+
+/** Up to which change the journal was stored, whatever endpoints say since: they may have a newer archive now. The
+ * sequence is 0 where it never was. */
+bool ecfs_archive_stored_once (EcfsArchive *archive, EcfsJournalPlace *ret_place, GError **error);
 
 /** By path; GPtrArray of EcfsUnstored with free function. */
 GPtrArray *ecfs_archive_unstored (EcfsArchive *archive, GError **error);

@@ -90,8 +90,7 @@ static char *recover_command (EcfsStatusVerdict *self)
 static void judge_read_only (EcfsStatusVerdict *self)
 {
     JsonObject *follow = ecfs_verdict_part (self->status, "follow");
-    if (follow != NULL && json_object_get_boolean_member (follow, "lives") &&
-        *ecfs_verdict_text (follow, "trouble") == '\0')
+    if (follow != NULL && json_object_get_boolean_member (follow, "lives"))
         return; /* as it is meant */
     if (json_object_has_member (self->status, "read_only"))
         ecfs_verdict_add (self,
@@ -340,7 +339,9 @@ static void judge_away (EcfsStatusVerdict *self)
     g_autofree char *name = ecfs_shell_word (ecfs_verdict_text (away.first, "name"));
     bool gone = away.since > 0 && g_get_real_time () / G_USEC_PER_SEC - away.since > LONG_GONE_S;
     const char *aside = strstr (ecfs_verdict_text (away.first, "name"), " (replaced, ");
-    if (aside != NULL) {
+    if (ecfs_verdict_only_reads (self)) {
+        ecfs_verdict_advise_reader (away.first, self->directory, &problem);
+    } else if (aside != NULL) {
         g_autofree char *was = g_strndup (ecfs_verdict_text (away.first, "name"),
                                           (gsize) (aside - ecfs_verdict_text (away.first, "name")));
         g_autofree char *word = ecfs_shell_word (was);
@@ -604,6 +605,7 @@ void ecfs_status_judge (JsonObject *status)
                               .directory = ecfs_shell_word (ecfs_verdict_text (status, "directory")),
                               .mounted = json_object_get_boolean_member_with_default (status, "mounted", FALSE)};
     judge_read_only (&self);
+    ecfs_verdict_judge_follow (&self);
     judge_old_copy (&self);
     judge_held (&self);
     ecfs_verdict_judge_key_begun (&self);
@@ -623,6 +625,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_shrunk (&self);
     judge_disagreeing (&self);
     judge_false_markers (&self);
+    ecfs_verdict_leave_to_writer (&self);
     if (self.worst == NULL)
         praise (&self);
     for (GList *names = self.worst == NULL ? NULL : json_object_get_members (self.worst); names != NULL;

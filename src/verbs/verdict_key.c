@@ -7,6 +7,8 @@ void ecfs_verdict_judge_key_begun (EcfsStatusVerdict *self)
 {
     bool rotates = json_object_has_member (self->status, "key_rotates");
     const char *verb = rotates ? "rotate" : "init";
+    if (ecfs_verdict_cannot_follow (self)) /* and so does not know when it has ended */
+        return;
     if (rotates || json_object_has_member (self->status, "key_begun"))
         ecfs_verdict_add (self,
                           &(EcfsStatusProblem){
@@ -145,7 +147,7 @@ static void judge_key_slots (EcfsStatusVerdict *self)
 void ecfs_verdict_judge_key (EcfsStatusVerdict *self)
 {
     JsonObject *key = ecfs_verdict_part (self->status, "key_sharing");
-    if (key == NULL)
+    if (key == NULL || ecfs_verdict_only_reads (self)) /* that is for who writes; here, it may be an older key */
         return;
     if (json_object_has_member (key, "slots") && /* an earlier ecfs does not tell */
         json_array_get_length (json_object_get_array_member (key, "slots")) == 0) {

@@ -1,5 +1,5 @@
-/* What the parts of a verdict share: verdict.c, verdict_key.c on the archive's key, and verdict_places.c on endpoints
- * that take no stripes. */
+/* What the parts of a verdict share: verdict.c, verdict_key.c on the archive's key, verdict_places.c on endpoints that
+ * take no stripes, and verdict_mount.c on mounts. */
 #ifndef ECFS_VERBS_VERDICT_PRIV_H
 #define ECFS_VERBS_VERDICT_PRIV_H
 
@@ -70,5 +70,18 @@ void ecfs_verdict_judge_no_place (EcfsStatusVerdict *self);
 void ecfs_verdict_judge_key_begun (EcfsStatusVerdict *self);
 /** Whether the key outlives what it is to, and no fewer can read than are to. */
 void ecfs_verdict_judge_key (EcfsStatusVerdict *self);
+
+/* verdict_mount.c */
+
+/** A mount that follows, and cannot. */
+void ecfs_verdict_judge_follow (EcfsStatusVerdict *self);
+/** Whether there is such a one. */
+bool ecfs_verdict_cannot_follow (EcfsStatusVerdict *self);
+/** Whether it is of a directory for reading only: another machine writes the archive. */
+bool ecfs_verdict_only_reads (EcfsStatusVerdict *self);
+/** Advice and action on an endpoint that is away, there; @directory as a shell takes it. */
+void ecfs_verdict_advise_reader (JsonObject *away, const char *directory, EcfsStatusProblem *problem);
+/** At the end: there, takes commands back that are for who writes the archive. */
+void ecfs_verdict_leave_to_writer (EcfsStatusVerdict *self);
 
 #endif

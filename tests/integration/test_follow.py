@@ -90,6 +90,60 @@ def test_what_another_machine_writes_is_seen(place, written):
     lab.assert_same_tree(tree(writer.path), tree(follower.path))
 
 
+def test_a_follower_claims_nothing_of_its_own(place, written):
+    """What it shows came from the endpoints, and what is wrong is for who writes."""
+    written.configure("archive", history="1h")
+    writer = place.mount(written)
+    lab.write_pattern(writer.path / "big", 3 << 20)
+    lab.write_pattern(writer.path / "gone", 3 << 20, seed=1)
+    written.await_stored()
+    (writer.path / "gone").unlink()
+    written.await_stored()
+    follower = Follower(place, written.endpoints)
+    assert lab.digest(follower.path / "big") == lab.digest(writer.path / "big")
+    archive = follower.archive
+    lab.until(lambda: follower.state()["reads"]["segments"] > 0, 30, "it has noted what was read")
+    facts = archive.json("status")
+    assert facts["recovery_point"]["pending"] == 0 and facts["reads"] == follower.state()["reads"]
+    assert "bytes" not in facts["past"]
+    told = lab.ecfs("metrics", archive.path).stdout
+    values = dict(re.findall(r"^(ecfs_\w+)\{[^,}]*\} (\S+)$", told, re.M))
+    assert values["ecfs_mounted"] == "1" and values["ecfs_recovery_point_pending"] == "0"
+    assert values["ecfs_recovery_point_age_seconds"] == "0" and float(values["ecfs_read_segments_total"]) > 0
+    assert "ecfs_history_bytes" not in values
+    page = place.path / "page.html"
+    lab.ecfs("status", "--html", page, archive.path)
+    html = page.read_text()
+    assert "mounted, following" in html and "no name would be lost with it" in html and "Reading, since" in html
+    assert "mounted, following" in lab.ecfs("status", "--explain", archive.path).stdout
+    written.endpoints[0].kill()
+    done = lab.ecfs("status", archive.path, check=False).stdout
+    assert "ecfs endpoint test" in done and "endpoint replace" not in done
+
+
+def test_a_follower_of_an_archive_that_got_another_key_says_so(place):
+    archive = lab.Archive(place.path / "archive", place.directories())
+    archive.init("--key", "split")
+    archive.configure("archive", journal_interval=f"{INTERVAL_S}s")
+    lab.write_pattern(place.path / "source", 1 << 20)
+    archive.put_in_full(place.path / "source", "/file")
+    writer = place.mount(archive)
+    archive.await_stored()
+    follower = Follower(place, archive.endpoints)
+    writer.umount()
+    lab.ecfs("key", "rotate", archive.path)
+    writer.start()
+    (writer.path / "new").write_text("new")
+    archive.await_stored()
+    lab.until(lambda: "trouble" in follower.state(), 60, "it cannot follow")
+    facts = follower.archive.json("status")
+    text = lab.ecfs("status", follower.archive.path, check=False).stdout
+    assert "interrupted" not in text and "recode --seal" not in text
+    assert (facts["verdict"], facts["check"]) == ("degraded", 1), facts["problems"]
+    assert "cannot be followed" in facts["reason"] and "make the directory anew" in facts["advice"]
+    assert not any("fsck" in problem.get("action", "") for problem in facts["problems"])
+
+
 def test_a_directory_that_is_for_writing_does_not_follow(place, written):
     (place.path / "there").mkdir()
     done = lab.ecfs("mount", "--follow", written.path, place.path / "there", check=False)

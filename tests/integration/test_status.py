@@ -349,12 +349,37 @@ def test_a_fenced_copy_tells_who_took_over_and_when(place, filled):
     assert "if it lies" not in text, "all say so"
 
 
+def test_what_an_old_copy_had_stored_is_not_told_as_lost(place, filled):
+    mount = place.mount(filled)
+    (mount.path / "names").mkdir()
+    filled.await_stored()
+    mount.umount()
+    pending = filled.json("status")["recovery_point"]["pending"]
+    recover(place, filled)
+    facts = check(filled)[1]
+    assert facts["verdict"] == "old copy" and facts["unstored"]["files"] == facts["unstored"]["changes"] == 0
+    assert facts["recovery_point"]["pending"] == pending == 0 and facts["recovery_point"]["time"] > 0
+    page = place.path / "page.html"
+    lab.ecfs("status", "--html", page, filled.path)
+    assert "no name would be lost with it" in page.read_text() and "nothing yet" not in page.read_text()
+
+
 def test_a_copy_for_reading_is_no_fault(place, filled):
     recover(place, filled, "--read-only")
-    code, facts, text = check(lab.Archive(place.path / "new", filled.endpoints))
+    copy = lab.Archive(place.path / "new", filled.endpoints)
+    code, facts, text = check(copy)
     assert (code, facts["verdict"]) == (0, "read only") and "recovered for reading only" in facts["reason"]
     assert facts["action"].startswith(f"ecfs recover {place.path}/new.new -e amber=") and facts["action"] in text
+    assert facts["recovery_point"]["pending"] == 0 and "bytes" not in facts["past"]
+    assert "came from the endpoints" in text and "only here" not in text and "it takes" not in text
     assert check(filled)[:1] == (0,)
+    filled["birch"].kill()
+    (filled["cedar"].root / "ecfs-endpoint").write_text("rubbish")
+    code, facts, text = check(copy)
+    assert code == 2 and facts["action"].startswith(f"ecfs endpoint test {copy.path} ")
+    for command in ("endpoint replace", "fsck -y", "endpoint drain"):
+        assert command not in "".join(problem["advice"] + problem.get("action", "") for problem in facts["problems"]), facts["problems"]
+    assert "whoever writes the archive replaces it" in text
 
 
 @pytest.mark.parametrize("n_claimed", [6, 1])
