@@ -687,6 +687,7 @@ bool page_status (JsonObject *status, const char *file, GError **error)
               tool_text (status, "directory"), tool_text (status, "archive"),
               json_object_get_boolean_member_with_default (status, "mounted", FALSE) ? "mounted"
               : tool_follows (status)                                                ? "mounted, following"
+              : json_object_has_member (status, "silent_mount")                      ? "mounted, without an answer"
                                                                                      : "not mounted",
               tool_text (status, "code"));
     page_add_report (page, tool_part (status, "report"));

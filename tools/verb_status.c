@@ -362,6 +362,7 @@ static const char *mounted_text (JsonObject *status)
 {
     return json_object_get_boolean_member (status, "mounted") ? "mounted"
            : tool_follows (status)                            ? "mounted, following (the endpoints were asked now)"
+           : json_object_has_member (status, "silent_mount")  ? "mounted, without an answer (the endpoints were asked)"
                                                               : "not mounted (the endpoints were asked now)";
 }
 

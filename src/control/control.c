@@ -263,6 +263,16 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
            ecfs_archive_confirm_key (client->server->archive, is_wanted, client, error);
 }
 
+/* Somebody listens. */
+static bool handle_ping (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    (void) client;
+    (void) request;
+    (void) reply;
+    (void) error;
+    return true;
+}
+
 /* What the mount has done is to be seen by who reads the catalog itself. */
 static bool handle_sync (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
@@ -416,6 +426,7 @@ static const struct {
 } verbs[] = {{"wait", handle_wait},
              {"status", handle_status},
              {"live", handle_live},
+             {"ping", handle_ping},
              {"sync", handle_sync},
              {"journal", handle_journal},
              {"marker", handle_marker},

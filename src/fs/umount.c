@@ -206,8 +206,9 @@ bool ecfs_umount (const char *path, unsigned flags, char **ret_directory, GError
     ecfs_autofd holder = watch_holder (mounted.directory);
     g_autoptr (GError) reason = NULL;
     g_autoptr (JsonNode) question = request ("umount", mounted.mountpoint);
-    g_autoptr (JsonNode) answer = ecfs_control_call (mounted.directory, question, &reason);
-    bool unheard = answer == NULL && ecfs_errno (reason) == ENOTCONN;
+    bool silent = ecfs_control_is_silent (mounted.directory, &reason);
+    g_autoptr (JsonNode) answer = silent ? NULL : ecfs_control_call (mounted.directory, question, &reason);
+    bool unheard = answer == NULL && (ecfs_errno (reason) == ENOTCONN || (silent && mounted.readonly));
     bool ended = unheard && !is_there (&mounted);
     if (unheard && !ended)
         return end_unheard (&mounted, flags, error);

@@ -27,14 +27,23 @@ static bool sync_mount (const char *directory)
 }
 
 /* An archive that is mounted is written by its mount. */
-static EcfsArchive *open_archive (const char *directory, bool writable, bool *ret_mounted, GError **error)
+static EcfsArchive *open_archive (const char *directory, bool writable, bool *ret_mounted, bool *ret_silent,
+                                  GError **error)
 {
-    g_autoptr (GError) busy = NULL;
+    g_autoptr (GError) busy = NULL, silent = NULL;
     EcfsArchive *archive = writable ? ecfs_archive_open (directory, 0, &busy) : NULL;
-    *ret_mounted = false;
+    *ret_mounted = *ret_silent = false;
     if (archive != NULL)
         return archive;
-    *ret_mounted = (busy == NULL || ecfs_errno (busy) == EBUSY) && sync_mount (directory);
+    bool ask = busy == NULL || ecfs_errno (busy) == EBUSY;
+    *ret_silent = ask && ecfs_control_is_silent (directory, &silent);
+    if (*ret_silent && writable) { /* nobody else can do it */
+        g_propagate_error (error, g_steal_pointer (&silent));
+        return NULL;
+    }
+    if (*ret_silent)
+        g_warning ("%s; what it has not written down is not seen here", silent->message);
+    *ret_mounted = ask && (*ret_silent || sync_mount (directory));
     if (busy == NULL || *ret_mounted)
         return ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
     g_propagate_error (error, g_steal_pointer (&busy));
@@ -43,12 +52,12 @@ static EcfsArchive *open_archive (const char *directory, bool writable, bool *re
 
 Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error)
 {
-    bool writable = (flags & ECFS_OPEN_WRITE) != 0, mounted;
-    g_autoptr (EcfsArchive) archive = open_archive (directory, writable, &mounted, error);
+    bool writable = (flags & ECFS_OPEN_WRITE) != 0, mounted, silent;
+    g_autoptr (EcfsArchive) archive = open_archive (directory, writable, &mounted, &silent, error);
     if (archive == NULL || !ecfs_archive_start (archive, error))
         return NULL;
     Ecfs *self = g_new0 (Ecfs, 1);
-    *self = (Ecfs){.archive = g_steal_pointer (&archive), .writable = writable, .mounted = mounted};
+    *self = (Ecfs){.archive = g_steal_pointer (&archive), .writable = writable, .mounted = mounted, .silent = silent};
     return self;
 }
 

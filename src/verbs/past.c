@@ -77,7 +77,8 @@ static void store_journal (const char *archive)
     g_autoptr (JsonNode) question = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (question, request);
     g_autoptr (GError) why = NULL;
-    g_autoptr (JsonNode) answer = ecfs_control_call (archive, question, &why);
+    g_autoptr (JsonNode) answer =
+        ecfs_control_is_silent (archive, &why) ? NULL : ecfs_control_call (archive, question, &why);
     if (answer == NULL && ecfs_errno (why) != ENOTCONN)
         g_warning ("the last changes may be missing: %s", why->message);
 }

@@ -2,11 +2,12 @@
 #include "archive/common.h"
 #include "archive/in_use.h"
 #include "archive/key_watch.h"
-#include "verbs/status.h"
+#include "verbs/status_priv.h"
 #include "verbs/verbs.h"
 #include "wire/wire.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #define PATIENCE_US 5000000 /* with endpoints that do not answer */
@@ -67,13 +68,37 @@ static JsonObject *status_of_mount (JsonNode *answer, GError **error)
     return facts;
 }
 
+/* As a signal stops it, or a debugger does. */
+static bool is_stopped (pid_t pid)
+{
+    g_autofree char *path = g_strdup_printf ("/proc/%ld/stat", (long) pid), *text = NULL;
+    const char *end = g_file_get_contents (path, &text, NULL, NULL) ? strrchr (text, ')') : NULL; /* of its name */
+    return end != NULL && (g_str_has_prefix (end, ") T") || g_str_has_prefix (end, ") t"));
+}
+
+/* Whose process it is that does not answer. */
+static void add_silent (JsonObject *status, const char *directory)
+{
+    EcfsHolder holder = {0};
+    JsonObject *facts = json_object_new ();
+    if (ecfs_archive_holder (directory, &holder)) {
+        json_object_set_int_member (facts, "pid", holder.pid);
+        json_object_set_boolean_member (facts, "stopped", is_stopped (holder.pid));
+        if (holder.mountpoint != NULL)
+            ecfs_status_add_text (facts, "mountpoint", holder.mountpoint);
+    }
+    ecfs_holder_clear (&holder);
+    json_object_set_object_member (status, "silent_mount", facts);
+}
+
 static char *status_text (Ecfs *self, bool survey, GError **error)
 {
     JsonObject *request = json_object_new ();
     json_object_set_string_member (request, "verb", "status");
     json_object_set_boolean_member (request, "survey", survey);
     GError *failure = NULL;
-    g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
+    g_autoptr (JsonObject) asked = request;
+    g_autoptr (JsonNode) answer = self->silent ? NULL : ask_mount (self, g_steal_pointer (&asked), &failure);
     JsonObject *status = NULL;
     if (answer != NULL)
         status = status_of_mount (answer, &failure);
@@ -87,6 +112,8 @@ static char *status_text (Ecfs *self, bool survey, GError **error)
         return NULL;
     }
     json_object_set_boolean_member (status, "mounted", answer != NULL);
+    if (self->silent)
+        add_silent (status, ecfs_archive_directory (self->archive));
     ecfs_status_judge (status);
     return to_text (status);
 }

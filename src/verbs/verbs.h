@@ -12,6 +12,7 @@ struct Ecfs {
     bool writable;
     char *past;    /* a directory of the past, which goes with it; NULL: it is as it is now; owned */
     bool mounted;  /* somewhere, and open here for reading only: what is put goes through the mount */
+    bool silent;   /* that mount does not answer */
     char *told[2]; /* texts that ecfs_stat () lent: path and target; owned */
 };
 

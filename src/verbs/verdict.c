@@ -604,6 +604,7 @@ void ecfs_status_judge (JsonObject *status)
                               .problems = json_array_new (),
                               .directory = ecfs_shell_word (ecfs_verdict_text (status, "directory")),
                               .mounted = json_object_get_boolean_member_with_default (status, "mounted", FALSE)};
+    ecfs_verdict_judge_silent_mount (&self);
     judge_read_only (&self);
     ecfs_verdict_judge_follow (&self);
     judge_old_copy (&self);

@@ -1,9 +1,35 @@
-/* What facts say of directories that only read what another machine writes. */
+/* What facts say of a mount that does not answer, and of directories that only read what another machine writes. */
 #include "util/text.h"
 #include "verbs/verdict_priv.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+void ecfs_verdict_judge_silent_mount (EcfsStatusVerdict *self)
+{
+    JsonObject *silent = ecfs_verdict_part (self->status, "silent_mount");
+    if (silent == NULL)
+        return;
+    const char *mountpoint = ecfs_verdict_text (silent, "mountpoint");
+    int64_t pid = ecfs_verdict_number (silent, "pid");
+    bool stopped = json_object_get_boolean_member_with_default (silent, "stopped", FALSE);
+    g_autofree char *place = *mountpoint == '\0' ? g_strdup ("") : g_strdup_printf (" on %s", mountpoint);
+    EcfsStatusProblem problem = {.verdict = "unreadable", .check = 2};
+    problem.reason = g_strdup_printf ("the mount%s does not answer: its process, %" PRIi64 ", %s", place, pid,
+                                      stopped ? "was stopped" : "hangs");
+    problem.meaning = g_strdup ("Nothing can be read or written through it, and it stores nothing. What else is said "
+                                "here is as without a mount.");
+    if (stopped) {
+        problem.advice = g_strdup ("Let it go on:");
+        problem.action = g_strdup_printf ("kill -CONT %" PRIi64, pid);
+    } else {
+        problem.advice = g_strdup_printf ("If it stays so, 'kill -KILL %" PRIi64 "' ends it, and the next mount goes "
+                                          "on with what it has staged. To see what it waits for:",
+                                          pid);
+        problem.action = g_strdup_printf ("ps -o pid,stat,wchan:32,args -p %" PRIi64, pid);
+    }
+    ecfs_verdict_add (self, &problem);
+}
 
 bool ecfs_verdict_only_reads (EcfsStatusVerdict *self)
 {

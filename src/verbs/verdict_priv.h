@@ -73,6 +73,8 @@ void ecfs_verdict_judge_key (EcfsStatusVerdict *self);
 
 /* verdict_mount.c */
 
+/** A mount whose process lets everybody wait. */
+void ecfs_verdict_judge_silent_mount (EcfsStatusVerdict *self);
 /** A mount that follows, and cannot. */
 void ecfs_verdict_judge_follow (EcfsStatusVerdict *self);
 /** Whether there is such a one. */

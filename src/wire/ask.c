@@ -29,6 +29,32 @@ JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int time
     return good ? g_steal_pointer (&reply) : NULL;
 }
 
+static bool fail_silent (const char *archive_dir, GError **error)
+{
+    EcfsHolder holder = {0};
+    if (!ecfs_archive_holder (archive_dir, &holder) || holder.mountpoint == NULL)
+        (void) !ecfs_fail (error, ETIMEDOUT, "%s: its mount does not answer: its process was stopped, or hangs",
+                           archive_dir);
+    else
+        (void) !ecfs_fail (error, ETIMEDOUT,
+                           "%s: its mount on %s does not answer: its process, %ld, was stopped, or hangs", archive_dir,
+                           holder.mountpoint, (long) holder.pid);
+    ecfs_holder_clear (&holder);
+    return true;
+}
+
+bool ecfs_control_is_silent (const char *archive_dir, GError **error)
+{
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "verb", "ping");
+    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (request, object);
+    g_autoptr (GError) why = NULL;
+    g_autoptr (JsonNode) answer = ecfs_control_ask (archive_dir, request, ANSWER_MS, &why);
+    /* One of an earlier ecfs says that it does not know the verb. */
+    return answer == NULL && ecfs_errno (why) == ETIMEDOUT && fail_silent (archive_dir, error);
+}
+
 static JsonObject *describe (const EcfsSighting *sighting)
 {
     char uuid[ECFS_UUID_TEXT_SIZE];

@@ -14,6 +14,8 @@
 #define MAX_DEPTH 16 /* of nested JSON */
 #define FDS_MAX   16 /* in one message */
 
+#define CONNECT_TIMEOUT_S 10
+
 /* Lines */
 
 void ecfs_lines_init (EcfsLines *self, int fd)
@@ -132,7 +134,7 @@ char *ecfs_lines_wait (EcfsLines *self, size_t max_size, int timeout_ms, GError 
         int ready = poll (&wait, 1, timeout_ms);
         if (ready < 0 && errno == EINTR)
             continue;
-        bool good = ready > 0 || ecfs_fail (error, EPROTO, "control socket: the other side says nothing");
+        bool good = ready > 0 || ecfs_fail (error, ETIMEDOUT, "control socket: the other side says nothing");
         if (!good || !ecfs_lines_receive (self, max_size, error))
             return NULL;
     }
@@ -298,6 +300,15 @@ static bool check_socket (int dir_fd, const char *archive_dir, GError **error)
     return true;
 }
 
+/* Waits for a place among those that a mount is to let in, but not for ever. */
+static bool join (int fd, const struct sockaddr_un *address)
+{
+    const struct timeval patience = {.tv_sec = CONNECT_TIMEOUT_S}, endless = {0};
+    return setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0 &&
+           connect (fd, (const struct sockaddr *) address, sizeof *address) == 0 &&
+           setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &endless, sizeof endless) == 0;
+}
+
 int ecfs_control_connect (const char *archive_dir, GError **error)
 {
     ecfs_autofd dir_fd = open (archive_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -307,9 +318,9 @@ int ecfs_control_connect (const char *archive_dir, GError **error)
         return -1;
     struct sockaddr_un address = address_in (dir_fd);
     ecfs_autofd fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect (fd, (const struct sockaddr *) &address, sizeof address) == 0)
+    if (fd >= 0 && join (fd, &address))
         return ecfs_steal_fd (&fd);
-    int code = errno;
+    int code = errno == EAGAIN ? ETIMEDOUT : errno;
     bool absent = code == ENOENT || code == ECONNREFUSED;
     return (absent ? ecfs_fail (error, ENOTCONN, "%s is not mounted", archive_dir)
                    : ecfs_fail_errno (error, code, "%s/" ECFS_CONTROL_SOCKET, archive_dir)) -

@@ -7,6 +7,7 @@
  *   {"verb":"status","survey":false}                           {"ok":true,"pid":N,"mountpoint":"...","status":{...}}
  *   {"verb":"live"}                                            {"ok":true,"live":{...}}
  *       what goes on at this moment; cheap enough to be asked every second
+ *   {"verb":"ping"}                                            {"ok":true}     at once: somebody listens
  *   {"verb":"sync"}                                            {"ok":true}
  *   {"verb":"sync","journal":true}                             {"ok":true}     the journal is at the endpoints, too
  *       what the mount did until now can be seen by who reads the catalog
@@ -94,7 +95,7 @@ bool ecfs_lines_receive (EcfsLines *self, size_t max_size, GError **error);
 char *ecfs_lines_take (EcfsLines *self);
 /** The next descriptor that was received; -1: none. */
 int ecfs_lines_take_fd (EcfsLines *self);
-/** A line within @timeout_ms from byte to byte (-1: whenever), g_free (). */
+/** A line within @timeout_ms from byte to byte (-1: whenever), g_free (). ETIMEDOUT. */
 char *ecfs_lines_wait (EcfsLines *self, size_t max_size, int timeout_ms, GError **error);
 
 /** Parses a line that is to be a JSON object, which may be from anybody. */
@@ -129,8 +130,11 @@ int ecfs_control_listen (int dir_fd, int backlog, GError **error);
  * told, ENOTCONN when the archive is not mounted. Waits as long as it takes.
  */
 JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error);
-/** The same, but EPROTO when the mount says nothing for so long; -1: for ever. */
+/** The same, but ETIMEDOUT when the mount says nothing for so long; -1: for ever. */
 JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error);
+/** Whether the mount's process lets whoever asks wait, as one that was stopped does: for 10 seconds. The error names
+ * it, with ETIMEDOUT. False where there is none. */
+bool ecfs_control_is_silent (const char *archive_dir, GError **error);
 
 #define ECFS_FSTYPE "fuse.ecfs" /* of mounts, in the kernel's table */
 
@@ -138,7 +142,7 @@ JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int time
 char *ecfs_kernel_name (const char *path);
 
 /** Has damaged stripes (of EcfsSighting) queued for repair, for an archive that is open for reading: by its mount, or
- * by opening it for writing for a moment. EPROTO when the mount says nothing for long. */
+ * by opening it for writing for a moment. ETIMEDOUT when the mount says nothing for long. */
 bool ecfs_sightings_hand_over (EcfsArchive *archive, const GArray *sightings, GError **error);
 
 #endif

@@ -480,6 +480,10 @@ def test_umount_waits_for_a_mount_that_ends_meanwhile(place, archive):
         try:
             umount = begin("umount", mount.path)
             client, _ = door.accept()
+            with client, client.makefile("rw") as lines:
+                assert json.loads(lines.readline())["verb"] == "ping"
+                lines.write(json.dumps({"ok": True}) + "\n")
+            client, _ = door.accept()
             lab.detach(mount.path)
             with client, client.makefile("rw") as lines:
                 assert json.loads(lines.readline())["verb"] == "umount"

@@ -1,8 +1,11 @@
 """`ecfs status` begins with what is wrong, since when, and what to type, whatever is wrong; scripts get it as exit codes."""
+import concurrent.futures
 import contextlib
 import json
 import os
+import re
 import shutil
+import signal
 import sqlite3
 import stat
 import time
@@ -380,6 +383,28 @@ def test_a_copy_for_reading_is_no_fault(place, filled):
     for command in ("endpoint replace", "fsck -y", "endpoint drain"):
         assert command not in "".join(problem["advice"] + problem.get("action", "") for problem in facts["problems"]), facts["problems"]
     assert "whoever writes the archive replaces it" in text
+
+
+def test_a_mount_that_was_stopped_is_named(place, filled):
+    mount = place.mount(filled)
+    os.kill(mount.process.pid, signal.SIGSTOP)
+    try:
+        words = [["status", mount.path, "--check", "--json"], ["metrics", filled.path],
+                 ["put", filled.path, place.path / "source", "/other"], ["umount", mount.path], ["log", filled.path, "/file"]]
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # each is patient for 10 seconds
+            told, metrics, put, umount, log = pool.map(lambda one: lab.ecfs(*one, check=False), words)
+        facts = json.loads(told.stdout)
+        assert (told.returncode, facts["check"], facts["verdict"], facts["mounted"]) == (2, 2, "unreadable", False)
+        assert facts["silent_mount"] == {"pid": mount.process.pid, "mountpoint": str(mount.path), "stopped": True}
+        assert f"the mount on {mount.path} does not answer" in facts["reason"] and facts["objects"]["full"] > 0
+        assert re.search(r'^ecfs_problems\{.*verdict="unreadable"\} 1$', metrics.stdout, re.M)
+        for done in (put, umount):
+            assert done.returncode == 1 and f"its process, {mount.process.pid}, was stopped, or hangs" in done.stderr
+        assert "appeared" in log.stdout and mount.mounted()
+        assert facts["action"] == f"kill -CONT {mount.process.pid}"
+    finally:
+        os.kill(mount.process.pid, signal.SIGCONT)
+    assert check(filled)[0] == 0
 
 
 @pytest.mark.parametrize("n_claimed", [6, 1])
