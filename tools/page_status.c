@@ -243,7 +243,7 @@ static void add_guarantee (GString *page, JsonObject *status)
               guarantee < 0    ? "bad"
               : guarantee == 0 ? "bad"
                                : "good",
-              guarantee < 0    ? "some files cannot be read before endpoints return"
+              guarantee < 0    ? tool_unreadable_text (status)
               : guarantee == 0 ? "every file can be read, but none may go"
                                : "whichever they are: every file stays readable");
 }

@@ -367,6 +367,15 @@ bool tool_knows_reads (JsonObject *status)
            (tool_follows (status) && tool_part (tool_part (status, "follow"), "reads") != NULL);
 }
 
+const char *tool_unreadable_text (JsonObject *status)
+{
+    JsonArray *endpoints = tool_list (status, "endpoints");
+    for (guint i = 0; i < tool_length (endpoints); i++)
+        if (tool_is_away (status, json_array_get_object_element (endpoints, i)))
+            return "some files cannot be read before endpoints return";
+    return "some files cannot be read: too many of their stripes are damaged or gone";
+}
+
 /* Interrupts */
 
 static volatile sig_atomic_t interrupted;

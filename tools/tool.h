@@ -158,6 +158,8 @@ bool tool_is_away (JsonObject *status, JsonObject *endpoint);
 bool tool_follows (JsonObject *status);
 /** Whether what a status tells of reading is what a mount has met. */
 bool tool_knows_reads (JsonObject *status);
+/** Why files cannot be read, where some cannot. */
+const char *tool_unreadable_text (JsonObject *status);
 
 /** A table cell; takes @text. */
 static inline void tool_cell (GPtrArray *cells, char *text)

@@ -96,7 +96,7 @@ static void print_objects (JsonObject *status)
     else if (guarantee == 0)
         puts ("guarantee  every stored file is readable now, but no further endpoint may vanish");
     else
-        puts ("guarantee  none: some files cannot be read before endpoints return");
+        printf ("guarantee  none: %s\n", tool_unreadable_text (status));
 }
 
 static void print_row (JsonObject *row)

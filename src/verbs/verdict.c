@@ -313,6 +313,15 @@ static char *away_reason (const Away *away, guint n_endpoints)
     return *reason != '\0' ? g_strdup (reason) : g_strdup_printf ("endpoint %s does not answer", away->names->str);
 }
 
+/* What that means, but for what is in the cache. */
+static char *nothing_answers (EcfsStatusVerdict *self)
+{
+    JsonObject *cache = ecfs_verdict_part (self->status, "cache");
+    bool cached = cache != NULL && ecfs_verdict_number (cache, "bytes") > 0;
+    return g_strdup_printf ("No file can be read until endpoints answer%s.",
+                            cached ? ", but for what is in the cache" : "");
+}
+
 static void judge_away (EcfsStatusVerdict *self)
 {
     g_autoptr (GString) names = g_string_new (NULL);
@@ -334,7 +343,7 @@ static void judge_away (EcfsStatusVerdict *self)
         problem.verdict = "unreadable";
         problem.check = 2;
         g_free (problem.meaning);
-        problem.meaning = g_strdup ("No file can be read until endpoints answer.");
+        problem.meaning = nothing_answers (self);
     }
     g_autofree char *name = ecfs_shell_word (ecfs_verdict_text (away.first, "name"));
     bool gone = away.since > 0 && g_get_real_time () / G_USEC_PER_SEC - away.since > LONG_GONE_S;

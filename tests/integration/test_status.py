@@ -407,6 +407,30 @@ def test_a_mount_that_was_stopped_is_named(place, filled):
     assert check(filled)[0] == 0
 
 
+def test_what_is_damaged_does_not_return_with_an_endpoint(place, filled):
+    for endpoint in filled.endpoints[:3]:
+        shutil.rmtree(endpoint.root / "stripes")
+        (endpoint.root / "stripes").mkdir()
+    assert filled.get("/file", place.path / "back", check=False).returncode == 1
+    code, facts, text = check(filled)
+    assert (code, facts["objects"]["guarantee"]) == (2, -1)
+    assert "too many of their stripes are damaged or gone" in text and "before endpoints return" not in text
+    for endpoint in filled.endpoints[3:]:
+        endpoint.kill()
+    assert "cannot be read before endpoints return" in check(filled)[2]
+
+
+def test_what_is_in_the_cache_is_read_without_endpoints(place, filled):
+    filled.configure("archive", cache_size="20M")
+    lab.ecfs("warm", filled.path, "/file")
+    for endpoint in filled.endpoints:
+        endpoint.kill()
+    code, facts, _ = check(filled)
+    assert (code, facts["verdict"]) == (2, "unreadable") and "but for what is in the cache" in facts["meaning"]
+    filled.get("/file", place.path / "back")
+    assert lab.digest(place.path / "back") == lab.digest(place.path / "source")
+
+
 @pytest.mark.parametrize("n_claimed", [6, 1])
 def test_a_recovery_under_way_is_told(filled, n_claimed):
     for endpoint in filled.endpoints[:n_claimed]:
