@@ -196,7 +196,7 @@ EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker 
     self->name = g_strdup (spec->name);
     self->url = g_strdup (spec->url);
     self->expected = *expected;
-    self->stall_timeout_us = ECFS_STALL_TIMEOUT_US;
+    self->stall_timeout_us = driver->stall_timeout_us != 0 ? driver->stall_timeout_us : ECFS_STALL_TIMEOUT_US;
     self->connect_timeout_us = DEFAULT_CONNECT_TIMEOUT_US;
     self->last_attempt_us = ecfs_now_us () - URGENT_INTERVAL_US;
     if (!parse_options (self, spec, error) || !make_slots (self, error)) {

@@ -58,6 +58,7 @@ typedef struct EcfsDriver {
     const char *scheme;             /* as in the URL: "sftp" */
     const char *const *option_keys; /* NULL-terminated, ECFS_COMMON_OPTION_KEYS included */
     unsigned default_connections;
+    int64_t stall_timeout_us; /* unless its option says otherwise; 0: ECFS_STALL_TIMEOUT_US */
     unsigned n_pipelined; /* requests that one connection serves as fast as several would, unless the line is long */
     bool own_login;       /* takes keys or certificates of whoever runs it, without an option that names them */
     bool costly;          /* so are connections, and beginning a read: both are rather shared than made anew */

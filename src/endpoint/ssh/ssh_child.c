@@ -65,6 +65,13 @@ int ecfs_ssh_child_spawn_with (char *const *words, char *const *environment, int
     return ecfs_steal_fd (&ours);
 }
 
+bool ecfs_ssh_child_spawn_on (char *const *words, char *const *environment, int its_end, int errors, pid_t *ret_pid,
+                              GError **error)
+{
+    int result = spawn (words, environment, its_end, errors, -1, ret_pid);
+    return result == 0 || ecfs_fail (error, ENOTCONN, "cannot run %s: %s", words[0], g_strerror (result));
+}
+
 /* Whether @pid has been reaped by @deadline_us. */
 static bool reaped_by (pid_t pid, int64_t deadline_us)
 {

@@ -3,6 +3,7 @@
 #define ECFS_ENDPOINT_SSH_SSH_CHILD_H
 
 #include <glib.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 /**
@@ -17,6 +18,10 @@ int ecfs_ssh_child_spawn (char *const *words, int errors, pid_t *ret_pid, GError
 /** The same with an environment of its own and, as its descriptor ECFS_SSH_CHILD_MEMORY_FD, @memory (-1: none). */
 int ecfs_ssh_child_spawn_with (char *const *words, char *const *environment, int errors, int memory, pid_t *ret_pid,
                                GError **error);
+
+/** The same with @its_end, which stays the caller's, for its input and output. False and ENOTCONN. */
+bool ecfs_ssh_child_spawn_on (char *const *words, char *const *environment, int its_end, int errors, pid_t *ret_pid,
+                              GError **error);
 
 /** Ends and reaps a program whose socket has been closed; a stubborn one is killed. 0 is accepted. */
 void ecfs_ssh_child_end (pid_t pid);

@@ -31,6 +31,7 @@ typedef struct EcfsHttpConfig {
     bool tls;
     bool http2;
     bool basic;  /* the password may go in clear */
+    char *title; /* of the server in messages; NULL: base */
     char *base;  /* "https://host:port" */
     char *root;  /* the path, escaped, without "/" at its end: "" is the top of the server */
     char *plain; /* the same not escaped */
@@ -48,6 +49,7 @@ typedef struct EcfsHttpCall {
     CURL *easy; /* NULL: none is under way */
     struct curl_slist *headers;
     const char *method;
+    char *name; /* that it is about; NULL: none, or the root */
     char problem[CURL_ERROR_SIZE];
     bool paused;        /* it waits for the source: nobody owes anything */
     int64_t again_us;   /* it is asked once more then, and not under way; 0: it is under way */
@@ -120,6 +122,12 @@ typedef struct EcfsHttpDialect {
     GError *(*refusal) (EcfsHttpOp *op, const char *name);
     /* After how many microseconds the same is asked again, as the answer says; 0: it stands. May be NULL: all stand. */
     int64_t (*again_us) (EcfsHttpOp *op);
+    /* Fills in up to @n descriptors that are waited for, too; returns how many. May be NULL: none. */
+    unsigned (*watch) (EcfsHttp *http, struct curl_waitfd *fds, unsigned n);
+    /* Looks at these, in every round; where there is watch (). */
+    void (*look) (EcfsHttp *http);
+    /* What is known of a call that failed in libcurl; NULL: no more than libcurl says. May be NULL. */
+    GError *(*explain) (const EcfsHttp *http, const EcfsHttpCall *call);
 } EcfsHttpDialect;
 
 struct EcfsHttpOp {
@@ -142,6 +150,8 @@ struct EcfsHttp {
     EcfsSlot *slot;
     const EcfsHttpDialect *dialect;
     const EcfsHttpConfig *config;
+    char *peer; /* set before the first call: an abstract UNIX socket that speaks HTTP/2; NULL: calls go to base */
+    bool met;   /* it was called; the first call is to be the only one until it is answered */
     CURLM *multi;
     GPtrArray *easies; /* that nobody uses now */
     GQueue ops;
@@ -229,14 +239,23 @@ void ecfs_http_size_told (EcfsHttp *self, EcfsHttpOp *op);
 void ecfs_http_examine_begin (EcfsHttp *self, EcfsStream *request, char *name);
 
 /* http_loop.c */
+/** Waits for events, @patience_ms at most. */
+void ecfs_http_wait (EcfsHttp *self, int patience_ms);
 /** Moves until *over, the time for connecting has passed, or the slot must end. */
 bool ecfs_http_drive (EcfsHttp *self, const bool *over, GError **error);
 /** A driver's serve (): @connection begins with an EcfsHttp. */
 bool ecfs_http_serve (EcfsSlot *slot, void *connection, GError **error);
-#define ECFS_HTTP_MAX_ACTIVE 8 /* requests of one connection that do not wait for their source */
+#define ECFS_HTTP_MAX_WATCHED 32
+#define ECFS_HTTP_MAX_ACTIVE  8 /* requests of one connection that do not wait for their source */
 
 /* http_read.c */
 void ecfs_http_read_begin (EcfsHttp *self, EcfsStream *request);
+
+/** The server, in messages. */
+static inline const char *ecfs_http_title (const EcfsHttpConfig *config)
+{
+    return config->title != NULL ? config->title : config->base;
+}
 
 static inline bool ecfs_http_good (long status)
 {

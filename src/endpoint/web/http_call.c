@@ -173,6 +173,13 @@ static size_t on_header (char *line, size_t one, size_t size, void *user)
     return size;
 }
 
+/* No program that we start keeps a connection open. */
+static curl_socket_t on_open (void *user, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    (void) user, (void) purpose;
+    return socket (address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
 static int on_socket (void *user, curl_socket_t socket, curlsocktype purpose)
 {
     int unsent = UNSENT_BYTES;
@@ -180,6 +187,16 @@ static int on_socket (void *user, curl_socket_t socket, curlsocktype purpose)
     /* Without it a slow line looks like one that stands still for longer. */
     (void) setsockopt (socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     return CURL_SOCKOPT_OK;
+}
+
+/* All calls go over one connection to somebody on this machine. */
+static void use_peer (EcfsHttp *self, CURL *easy)
+{
+    (void) curl_easy_setopt (easy, CURLOPT_ABSTRACT_UNIX_SOCKET, self->peer);
+    (void) curl_easy_setopt (easy, CURLOPT_PROXY, "");
+    (void) curl_easy_setopt (easy, CURLOPT_TCP_KEEPALIVE, 0L);
+    (void) curl_easy_setopt (easy, CURLOPT_PIPEWAIT, 1L);
+    (void) curl_multi_setopt (self->multi, CURLMOPT_MAX_HOST_CONNECTIONS, 1L);
 }
 
 static CURL *make_easy (EcfsHttp *self)
@@ -209,11 +226,14 @@ static CURL *make_easy (EcfsHttp *self)
     (void) curl_easy_setopt (easy, CURLOPT_HTTP_VERSION,
                              self->config->http2 ? (long) CURL_HTTP_VERSION_2TLS : (long) CURL_HTTP_VERSION_1_1);
     (void) curl_easy_setopt (easy, CURLOPT_PIPEWAIT, self->config->http2 ? 1L : 0L);
+    (void) curl_easy_setopt (easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
     (void) curl_easy_setopt (easy, CURLOPT_SOCKOPTFUNCTION, on_socket);
     (void) curl_easy_setopt (easy, CURLOPT_WRITEFUNCTION, on_body);
     (void) curl_easy_setopt (easy, CURLOPT_HEADERFUNCTION, on_header);
     (void) curl_easy_setopt (easy, CURLOPT_READFUNCTION, on_supply);
     (void) curl_easy_setopt (easy, CURLOPT_SEEKFUNCTION, on_rewind);
+    if (self->peer != NULL)
+        use_peer (self, easy);
     return easy;
 }
 
@@ -262,10 +282,10 @@ static void set_kind (CURL *easy, const EcfsHttpAsk *ask)
         (void) curl_easy_setopt (easy, CURLOPT_POSTFIELDS, ask->body);
     }
     bool head = strcmp (ask->method, "HEAD") == 0;
+    bool own = head || strcmp (ask->method, ask->upload ? "PUT" : "GET") == 0;
     if (head)
         (void) curl_easy_setopt (easy, CURLOPT_NOBODY, 1L);
-    (void) curl_easy_setopt (easy, CURLOPT_CUSTOMREQUEST,
-                             head || ask->upload || strcmp (ask->method, "GET") == 0 ? NULL : ask->method);
+    (void) curl_easy_setopt (easy, CURLOPT_CUSTOMREQUEST, own ? NULL : ask->method);
     (void) curl_easy_setopt (easy, CURLOPT_RANGE, ask->range);
 }
 
@@ -283,6 +303,17 @@ static void start_call (EcfsHttpCall *call)
     call->moved_us = call->began_us = ecfs_now_us ();
 }
 
+/* The first call knows that the peer speaks HTTP/2. libcurl 7.88 would begin to speak it anew with each of the others
+ * if they said that they know; they meet a connection that does. */
+static void set_version (EcfsHttp *self, CURL *easy)
+{
+    if (self->peer == NULL)
+        return;
+    (void) curl_easy_setopt (easy, CURLOPT_HTTP_VERSION,
+                             self->met ? (long) CURL_HTTP_VERSION_2_0 : (long) CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
+    self->met = true;
+}
+
 void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
 {
     EcfsHttp *self = op->http;
@@ -298,6 +329,8 @@ void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
         call->words = g_string_new (NULL);
     call->easy = easy;
     call->method = ask->method;
+    g_free (call->name);
+    call->name = g_strdup (ask->path == NULL ? ask->name : NULL);
     call->n_repeats = 0;
     call->headers = self->dialect->headers (op, ask, &error);
     if (error != NULL)
@@ -307,6 +340,7 @@ void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
     op->rewind = ask->rewind;
     op->done = ask->done;
     set_kind (easy, ask);
+    set_version (self, easy);
     (void) curl_easy_setopt (easy, CURLOPT_URL, url);
     (void) curl_easy_setopt (easy, CURLOPT_HTTPHEADER, call->headers);
     (void) curl_easy_setopt (easy, CURLOPT_ERRORBUFFER, call->problem);
@@ -411,6 +445,7 @@ void ecfs_http_op_drop (EcfsHttpOp *op)
 {
     ecfs_http_hang_up (op);
     forget_answer (&op->call);
+    g_free (op->call.name);
     if (op->call.words != NULL)
         g_string_free (op->call.words, TRUE);
     if (op->request != NULL)
@@ -448,9 +483,12 @@ static void note_answer (EcfsHttpCall *call, CURLcode result)
 }
 
 /* Whether a failure is of one call, and says nothing about the connection: our own callbacks end calls, and know why;
- * what was sent cannot be sent again; and a server had no patience with a write that waits for its source. */
-static bool is_of_one_call (const EcfsHttpCall *call)
+ * what was sent cannot be sent again; a server had no patience with a write that waits for its source; and one stream
+ * of many ended too early. */
+static bool is_of_one_call (const EcfsHttp *self, const EcfsHttpCall *call)
 {
+    if (self->peer != NULL && (call->result == CURLE_HTTP2_STREAM || call->result == CURLE_PARTIAL_FILE))
+        return true;
     return call->result == CURLE_WRITE_ERROR || call->result == CURLE_ABORTED_BY_CALLBACK ||
            call->result == CURLE_SEND_FAIL_REWIND || call->paused;
 }
@@ -468,7 +506,7 @@ static void finish_call (EcfsHttp *self, CURL *easy, CURLcode result)
         postpone (op, pause_us);
         return;
     }
-    if (op->call.result != CURLE_OK && !is_of_one_call (&op->call))
+    if (op->call.result != CURLE_OK && !is_of_one_call (self, &op->call))
         ecfs_http_break (self, ecfs_http_problem (self, &op->call));
     void (*done) (EcfsHttp *, EcfsHttpOp *) = op->done;
     ecfs_http_hang_up (op);
@@ -521,5 +559,6 @@ void ecfs_http_clear (EcfsHttp *self)
     g_ptr_array_unref (self->easies);
     (void) curl_multi_cleanup (self->multi);
     ecfs_http_auth_clear (self);
+    g_free (self->peer);
     g_clear_error (&self->broken);
 }

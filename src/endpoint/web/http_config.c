@@ -5,6 +5,7 @@
 
 void ecfs_http_config_clear (EcfsHttpConfig *config)
 {
+    g_free (config->title);
     g_free (config->base);
     g_free (config->root);
     g_free (config->plain);

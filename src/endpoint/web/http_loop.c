@@ -36,7 +36,7 @@ static void check_calls (EcfsHttp *self)
         const EcfsHttpCall *call = &((EcfsHttpOp *) at->data)->call;
         if (call->easy != NULL && !call->paused && call->again_us == 0 && call->moved_us < late_us)
             ecfs_http_break (self, g_error_new (ECFS_ERROR, ETIMEDOUT, "%s makes no progress with %s",
-                                                self->config->base, call->method));
+                                                ecfs_http_title (self->config), call->method));
     }
 }
 
@@ -62,15 +62,24 @@ static void set_clock (EcfsHttp *self, EcfsOwes *owed)
     *owed = now;
 }
 
+void ecfs_http_wait (EcfsHttp *self, int patience_ms)
+{
+    struct curl_waitfd waits[1 + ECFS_HTTP_MAX_WATCHED] = {
+        {.fd = ecfs_slot_fd (self->slot), .events = CURL_WAIT_POLLIN}};
+    unsigned n = 1;
+    if (self->dialect->watch != NULL)
+        n += self->dialect->watch (self, waits + 1, ECFS_HTTP_MAX_WATCHED);
+    /* Whatever it says, who waits looks at everything again. */
+    (void) curl_multi_poll (self->multi, waits, n, patience_ms, NULL);
+}
+
 static void wait_for_events (EcfsHttp *self)
 {
-    struct curl_waitfd waits = {.fd = ecfs_slot_fd (self->slot), .events = CURL_WAIT_POLLIN};
     int patience_ms = self->n_calls > 0 ? LOOK_MS : (int) (IDLE_CLOSE_US / 1000);
     int64_t next_us = ecfs_http_next_us (self);
     if (next_us != 0)
         patience_ms = MIN (patience_ms, (int) (MAX (next_us - ecfs_now_us (), 0) / 1000 + 1));
-    /* Whatever it says, the loop looks at everything again. */
-    (void) curl_multi_poll (self->multi, &waits, 1, patience_ms, NULL);
+    ecfs_http_wait (self, patience_ms);
 }
 
 /* The core fails the requests. */
@@ -88,6 +97,8 @@ bool ecfs_http_serve (EcfsSlot *slot, void *connection, GError **error)
     int64_t busy_us = ecfs_now_us ();
     while (!idle && ecfs_slot_check (slot, error)) {
         bool took_all = take_requests (self);
+        if (self->dialect->look != NULL)
+            self->dialect->look (self);
         turn_all (self);
         ecfs_http_move (self);
         check_calls (self);
@@ -110,9 +121,10 @@ bool ecfs_http_serve (EcfsSlot *slot, void *connection, GError **error)
 bool ecfs_http_drive (EcfsHttp *self, const bool *over, GError **error)
 {
     int64_t deadline_us = ecfs_now_us () + ecfs_slot_connect_timeout_us (self->slot);
-    struct curl_waitfd waits = {.fd = ecfs_slot_fd (self->slot), .events = CURL_WAIT_POLLIN};
     for (;;) {
         ecfs_http_move (self);
+        if (self->dialect->look != NULL)
+            self->dialect->look (self);
         if (self->broken != NULL)
             return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
         if (*over)
@@ -120,11 +132,11 @@ bool ecfs_http_drive (EcfsHttp *self, const bool *over, GError **error)
         int64_t next_us = ecfs_http_next_us (self);
         int64_t left_us = deadline_us - ecfs_now_us ();
         if (left_us <= 0)
-            return ecfs_fail (error, ETIMEDOUT, "%s did not answer within %.3g s", self->config->base,
+            return ecfs_fail (error, ETIMEDOUT, "%s did not answer within %.3g s", ecfs_http_title (self->config),
                               (double) ecfs_slot_connect_timeout_us (self->slot) / G_USEC_PER_SEC);
         if (next_us != 0)
             left_us = CLAMP (next_us - ecfs_now_us (), 0, left_us);
-        (void) curl_multi_poll (self->multi, &waits, 1, (int) (left_us / 1000 + 1), NULL);
+        ecfs_http_wait (self, (int) (left_us / 1000 + 1));
         if (!ecfs_slot_check (self->slot, error))
             return false;
     }

@@ -54,6 +54,10 @@ GError *ecfs_http_want_certificate (const EcfsHttp *self)
 GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
 {
     const EcfsHttpConfig *config = self->config;
+    const char *title = ecfs_http_title (config);
+    GError *explained = self->dialect->explain == NULL ? NULL : self->dialect->explain (self, call);
+    if (explained != NULL)
+        return explained;
     const char *text = call->problem[0] != '\0' ? call->problem : curl_easy_strerror (call->result);
     if (wants_certificate (text))
         return ecfs_http_want_certificate (self);
@@ -74,21 +78,21 @@ GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
     case CURLE_COULDNT_RESOLVE_HOST:
         return ecfs_http_error (ENOTCONN, "the host of %s is not known: %s", config->base, text);
     case CURLE_COULDNT_CONNECT:
-        return ecfs_http_error (ENOTCONN, "cannot connect to %s: %s", config->base, text);
+        return ecfs_http_error (ENOTCONN, "cannot connect to %s: %s", title, text);
     case CURLE_SSL_CONNECT_ERROR:
-        return ecfs_http_error (ENOTCONN, "no TLS with %s: %s", config->base, text);
+        return ecfs_http_error (ENOTCONN, "no TLS with %s: %s", title, text);
     case CURLE_SEND_FAIL_REWIND:
         if (call->status != 401)
-            return ecfs_http_error (ENOTCONN, "%s has closed its connection in the middle of an upload", config->base);
+            return ecfs_http_error (ENOTCONN, "%s has closed its connection in the middle of an upload", title);
         return ecfs_http_error (
             ENOTCONN,
             "%s asks for authentication in the middle of an upload, which ends the upload: make nonces of digest "
             "authentication last longer there (Apache: AuthDigestNonceLifetime)",
-            config->base);
+            title);
     case CURLE_OPERATION_TIMEDOUT:
-        return ecfs_http_error (ETIMEDOUT, "%s does not answer: %s", config->base, text);
+        return ecfs_http_error (ETIMEDOUT, "%s does not answer: %s", title, text);
     default:
-        return ecfs_http_error (ENOTCONN, "%s: %s", config->base, text);
+        return ecfs_http_error (ENOTCONN, "%s: %s", title, text);
     }
 }
 

@@ -93,6 +93,17 @@ static void ask (ReadOp *read)
     ecfs_http_ask (&read->op, &get);
 }
 
+/* Whether the answer tells a size of the file that ends before the range, however it puts that: as 416, or as rclone
+ * does where a remote refuses the range. */
+static bool ends_before (const ReadOp *read)
+{
+    const char *told = read->op.call.content_range;
+    const char *slash = told == NULL ? NULL : strrchr (told, '/');
+    guint64 total;
+    return slash != NULL && g_ascii_string_to_unsigned (slash + 1, 10, 0, G_MAXUINT64, &total, NULL) &&
+           total <= current (read)->offset;
+}
+
 /* What is wrong with an answer that has ended, or NULL. */
 static GError *verdict (ReadOp *read)
 {
@@ -102,10 +113,13 @@ static GError *verdict (ReadOp *read)
         return g_error_new (ECFS_ERROR, ECANCELED, "%s: cancelled", name);
     if (read->error != NULL)
         return g_steal_pointer (&read->error);
-    if (op->call.status != 206 && op->call.status != 200)
+    bool ends = ends_before (read);
+    if (!ends && op->call.status != 206 && op->call.status != 200)
         return ecfs_http_refusal (op, name);
     if (read->filled == current (read)->size)
         return NULL;
+    if (!ends && op->call.result != CURLE_OK)
+        return ecfs_http_problem (op->http, &op->call);
     return g_error_new (ECFS_ERROR, EBADMSG, "%s: ends before the range that was asked for", name);
 }
 
