@@ -71,6 +71,7 @@ static void test_meanings (void)
         {"googleapi: Error 403: The user's Drive storage quota has been exceeded., storageQuotaExceeded",
          ECFS_RCLONE_QUOTA},
         {"mkdir /x: permission denied", ECFS_RCLONE_REFUSED},
+        {"InvalidRange: The requested range is not satisfiable status code: 416", ECFS_RCLONE_BEYOND},
         {"something else", ECFS_RCLONE_OTHER},
         {"", ECFS_RCLONE_OTHER},
     };

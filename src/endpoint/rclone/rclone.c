@@ -39,12 +39,15 @@ static struct curl_slist *make_headers (EcfsHttpOp *op, const EcfsHttpAsk *ask, 
     return ask->upload ? ecfs_http_add_header (NULL, "Content-Type: application/octet-stream") : NULL;
 }
 
-/* Where the process has ended, its last words are worth more than that the socket is closed. */
+/* The log knows more of a call that broke off, and where the process has ended, its last words are worth more than that
+ * the socket is closed. */
 static GError *explain (const EcfsHttp *http, const EcfsHttpCall *call)
 {
     EcfsRclone *self = ecfs_rclone (http);
-    if (call->result == CURLE_HTTP2_STREAM || call->result == CURLE_PARTIAL_FILE)
-        return NULL;
+    if (call->result == CURLE_HTTP2_STREAM || call->result == CURLE_PARTIAL_FILE) {
+        const char *message = call->name == NULL ? NULL : ecfs_rclone_told (&self->child, call->name);
+        return message == NULL ? NULL : ecfs_rclone_error (self, call->name, message);
+    }
     return ecfs_rclone_has_ended (&self->child) ? ecfs_rclone_ended (self->config, &self->child) : NULL;
 }
 

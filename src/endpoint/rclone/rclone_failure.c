@@ -18,6 +18,8 @@ GError *ecfs_rclone_error (const EcfsRclone *self, const char *name, const char 
     switch (ecfs_rclone_meaning (message)) {
     case ECFS_RCLONE_ABSENT:
         return ecfs_http_error (ENOENT, "%s: %s", name, g_strerror (ENOENT));
+    case ECFS_RCLONE_BEYOND:
+        return ecfs_http_error (EBADMSG, "%s: ends before the range that was asked for", name);
     case ECFS_RCLONE_FULL:
         return ecfs_http_error (ENOSPC, "%s: the remote %s has no space left (%s)", name, remote, message);
     case ECFS_RCLONE_QUOTA:

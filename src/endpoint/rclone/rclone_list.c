@@ -156,7 +156,8 @@ void ecfs_rclone_rmdir_begin (EcfsHttp *http, EcfsStream *request)
     EcfsRclone *self = ecfs_rclone (http);
     EcfsRcloneRun *run = ecfs_rclone_run_new (self, request, sizeof (RmdirRun));
     g_autofree char *place = ecfs_rclone_place (self, request->name);
-    const char *const words[] = {"lsjson", "--no-mimetype", "--no-modtime", place, NULL};
+    /* Of a directory in it that has nothing either, where there are any, removing this one tells. */
+    const char *const words[] = {"lsjson", "--recursive", "--files-only", "--no-mimetype", "--no-modtime", place, NULL};
     run->line = on_member;
     run->ended = members_told;
     ecfs_rclone_run_start (run, words);

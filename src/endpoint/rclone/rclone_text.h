@@ -26,6 +26,7 @@ void ecfs_rclone_line_clear (EcfsRcloneLine *line);
 typedef enum EcfsRcloneMeaning {
     ECFS_RCLONE_OTHER,
     ECFS_RCLONE_ABSENT,  /* there is no such file */
+    ECFS_RCLONE_BEYOND,  /* the file ends before that */
     ECFS_RCLONE_LINE,    /* the remote was not reached */
     ECFS_RCLONE_FULL,    /* no space */
     ECFS_RCLONE_QUOTA,   /* none for us */
