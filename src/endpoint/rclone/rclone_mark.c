@@ -3,7 +3,10 @@
  * with a line that says that it is whole, and while it is replaced the new one is in a spare file, too:
  *
  *   writing: (to create it: is there one?) → POST of the spare → POST of the marker → HEAD → DELETE of the spare
- *   reading: GET of the marker → where it is not whole: GET of the spare, which counts where it is
+ *   reading: GET of the marker → where it is not whole: GET of the spare, which counts where it is whole and the marker
+ * is a part of it, or not there
+ *
+ * A marker that is no such part was written by another protocol, and counts.
  */
 #include "endpoint/rclone/rclone_priv.h"
 
@@ -186,7 +189,8 @@ static void spare_examined (EcfsHttp *self, EcfsHttpOp *op)
 {
     ExamineOp *examine = (ExamineOp *) op;
     (void) self;
-    if (ecfs_http_good (op->call.status) && strip_whole (examine->text))
+    bool is_part = examine->error != NULL || g_str_has_prefix (examine->text->str, examine->first->str);
+    if (ecfs_http_good (op->call.status) && is_part && strip_whole (examine->text))
         finish (examine, &examine->text);
     else if (!ecfs_http_good (op->call.status) && !ecfs_rclone_is_absent (op, ECFS_RCLONE_SPARE))
         ecfs_http_op_end (op, 0, ecfs_http_refusal (op, ECFS_RCLONE_SPARE));

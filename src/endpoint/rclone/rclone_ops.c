@@ -32,10 +32,21 @@ static void removed (EcfsHttp *self, EcfsHttpOp *op)
     ecfs_http_op_end (op, 0, good ? NULL : ecfs_http_refusal (op, name));
 }
 
+static void remove_file (EcfsHttp *self, EcfsHttpOp *op)
+{
+    (void) self;
+    EcfsHttpAsk ask = {.method = "DELETE", .name = op->request->name, .done = removed};
+    ecfs_http_ask (op, &ask);
+}
+
 void ecfs_rclone_remove_begin (EcfsHttp *self, EcfsStream *request)
 {
-    EcfsHttpAsk ask = {.method = "DELETE", .name = request->name, .done = removed};
-    ecfs_http_ask (new_op (self, request), &ask);
+    EcfsHttpOp *op = new_op (self, request);
+    EcfsHttpAsk spare = {.method = "DELETE", .name = ECFS_RCLONE_SPARE, .done = remove_file};
+    if (strcmp (request->name, ECFS_MARKER_NAME) == 0)
+        ecfs_http_ask (op, &spare); /* which is mostly not there */
+    else
+        remove_file (self, op);
 }
 
 void ecfs_rclone_size_begin (EcfsHttp *self, EcfsStream *request)
