@@ -43,9 +43,7 @@ int main (int argc, char **argv)
     if (rclone != NULL && rclone->sshd != NULL)
         add_boxes (rclone);
     if (rclone != NULL && rclone->s3 != NULL) {
-        ConformanceRow bucket = row (rclone, "s3", "rclone://bucket", rclone->s3->root);
-        bucket.brief = false;
-        conformance_add (bucket);
+        conformance_add (row (rclone, "s3", "rclone://bucket", rclone->s3->root));
     } else if (rclone != NULL) {
         conformance_lacks ("rclone-s3", "there is no S3 server: install python3-botocore");
     }
