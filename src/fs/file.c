@@ -99,9 +99,38 @@ static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct
     EcfsFs *self = ecfs_fs_of (req);
     fi->fh = (uintptr_t) ecfs_fs_handle_new (self, ino, staged);
     /* All changes of content come through this kernel and its page cache, so what it has is what there is. */
-    fi->keep_cache = !self->readonly;
+    fi->keep_cache = 1;
     if (fuse_reply_open (req, fi) != 0)
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));
+}
+
+/* Beside a mount for reading only somebody else replaces and removes files: what is open stays what it was. */
+static void open_beside (fuse_req_t req, uint64_t ino, struct fuse_file_info *fi)
+{
+    EcfsAttr attr;
+    unsigned epoch;
+    EcfsFs *self = ecfs_fs_of (req);
+    g_autoptr (GError) error = NULL;
+    EcfsHandle *handle = ecfs_fs_handle_new (self, ino, NULL); /* while there is one, content is kept */
+    EcfsContent *content = kept_content (self, ino, &epoch);
+    if (content == NULL && (content = ecfs_content_open (self->archive, ino, &error)) != NULL) {
+        ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
+        keep_content (self, ino, content, epoch);
+    }
+    if (content == NULL || !ecfs_catalog_getattr (self->catalog, ino, &attr, &error)) {
+        ecfs_content_unref (content);
+        ecfs_fs_reply_error (req, ino, "opening it", error);
+        ecfs_fs_handle_free (self, handle);
+        return;
+    }
+    attr.committed_size = ecfs_content_size (content);
+    ecfs_mutex_lock (&self->lock);
+    handle->followed = content;
+    handle->opened = attr;
+    ecfs_mutex_unlock (&self->lock);
+    fi->fh = (uintptr_t) handle;
+    if (fuse_reply_open (req, fi) != 0)
+        ecfs_fs_handle_free (self, handle);
 }
 
 /* The kernel takes set-user-ID bits from what others change, except where opening truncates. */
@@ -142,6 +171,8 @@ static void op_open (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
             ecfs_reads_note (reads, ino);
         if (ecfs_fs_of (req)->follow != NULL)
             ecfs_fs_open_followed (req, ino, fi);
+        else if (ecfs_fs_of (req)->readonly)
+            open_beside (req, ino, fi);
         else
             reply_open (req, ino, NULL, fi);
         return;

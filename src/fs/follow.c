@@ -222,10 +222,6 @@ void ecfs_fs_open_followed (fuse_req_t req, uint64_t ino, struct fuse_file_info 
     EcfsFs *self = ecfs_fs_of (req);
     g_autoptr (GError) error = NULL;
     EcfsContent *content = open_now (self, ino, &attr, &error);
-    if (content == NULL && ecfs_errno (error) == ENOENT) {
-        fuse_reply_err (req, ESTALE);
-        return;
-    }
     if (content == NULL) {
         ecfs_fs_reply_error (req, ino, "opening it", error);
         return;

@@ -52,7 +52,7 @@ typedef struct EcfsInode {
 typedef struct EcfsHandle {
     EcfsInode *inode;            /* one of its n_handles */
     EcfsStaged *staged;          /* NULL: open for reading only */
-    EcfsContent *followed;       /* that is read, of a mount that follows; guarded by fs->lock, as the next */
+    EcfsContent *followed;       /* as opened, of a mount for reading only; guarded by fs->lock, as the next */
     EcfsAttr opened;             /* as it was then; valid with followed */
     atomic_int_least64_t at_end; /* of a directory: what was made after its listing began is not in it */
 } EcfsHandle;
@@ -72,7 +72,8 @@ void ecfs_fs_init (EcfsFs *self, EcfsArchive *archive, bool readonly);
 /** Releases what is open still, as after a mount that ended with open files. */
 void ecfs_fs_clear (EcfsFs *self);
 
-/** Answers with the errno of @error, which is logged (once) when it is more than an ordinary answer. */
+/** Answers with the errno of @error, which is logged (once) when it is more than an ordinary answer. ESTALE where it is
+ * ENOENT as another process has removed the inode: the kernel looks the name up again, which may be another's now. */
 void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, const GError *error);
 /** The same without an answer. */
 int ecfs_fs_log_error (EcfsFs *self, uint64_t ino, const char *operation, const GError *error);
@@ -122,8 +123,7 @@ EcfsFsFollow *ecfs_fs_follow_begin (EcfsFs *fs, struct fuse_session *session, GE
 void ecfs_fs_follow_start (EcfsFsFollow *self);
 /** Calls @then once, from another thread, when what is newer was looked for. False: nobody looks any more. */
 bool ecfs_fs_follow_then (EcfsFsFollow *self, void (*then) (void *user), void *user);
-/** Opens a file for reading: what is read is what there is now, whatever another machine puts in its place. ESTALE, so
- * that the kernel looks the name up again, where it is gone. */
+/** Opens a file for reading: what is read is what there is now, whatever another machine puts in its place. */
 void ecfs_fs_open_followed (fuse_req_t req, uint64_t ino, struct fuse_file_info *fi);
 /** What is to be read, where it is now; a reference. @anew: that could not be read, so it is looked for elsewhere.
  * ESTALE: it is nowhere, as something else has taken its place. */

@@ -102,9 +102,19 @@ int ecfs_fs_log_error (EcfsFs *self, uint64_t ino, const char *operation, const 
     return errno_for_programs (code);
 }
 
+/* Whether somebody else has removed the inode beside a mount for reading only. */
+static bool is_gone (const EcfsFs *self, uint64_t ino, const GError *error)
+{
+    EcfsAttr attr;
+    g_autoptr (GError) why = NULL;
+    return self->readonly && ecfs_errno (error) == ENOENT && !ecfs_catalog_getattr (self->catalog, ino, &attr, &why) &&
+           ecfs_errno (why) == ENOENT;
+}
+
 void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, const GError *error)
 {
-    fuse_reply_err (req, ecfs_fs_log_error (ecfs_fs_of (req), ino, operation, error));
+    EcfsFs *self = ecfs_fs_of (req);
+    fuse_reply_err (req, is_gone (self, ino, error) ? ESTALE : ecfs_fs_log_error (self, ino, operation, error));
 }
 
 /* Attributes and entries */

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 import zipfile
 from pathlib import Path
 
@@ -639,3 +640,28 @@ def test_a_mount_for_reading_shows_the_size_of_what_it_reads(place, mount, archi
     assert [path.stat().st_mtime_ns for path in shown[:2]] == [stored_ns] * 2
     if not alive:
         assert [read_as_programs_do(path, place.path / "to") for path in shown] == [content, content, b""]
+
+
+def test_a_name_that_is_replaced_is_there_all_the_time_beside_the_writer(place, mount, archive):
+    """Whatever a mount for reading knew of it: what is open stays what it was, and who opens gets one or the other."""
+    def replace(content):
+        (mount.path / ".name").write_bytes(content)
+        (mount.path / ".name").rename(mount.path / "name")
+
+    versions = [os.urandom(20_000 + 1000 * i) for i in range(5)]
+    replace(versions[0])
+    reader = place.mount(archive, "-o", "ro")
+    name = reader.path / "name"
+    for old, new in zip(versions, versions[1:]):
+        lab.until(lambda old=old: name.read_bytes() == old, 10, "it has become known")
+        with open(name, "rb") as opened:
+            replace(new)
+            end = time.monotonic() + 0.5  # less than what the kernel knows a name for
+            while time.monotonic() < end:
+                assert name.read_bytes() in (old, new)
+                assert name.stat().st_size in (len(old), len(new))
+            assert os.fstat(opened.fileno()).st_size == len(old)
+            assert opened.read() == old
+    (mount.path / "name").unlink()
+    with pytest.raises(FileNotFoundError):
+        lab.until(lambda: name.read_bytes() != versions[-1], 10, "it is gone")
