@@ -13,14 +13,16 @@
 #define MAX_IN_FLIGHT 24
 #define DIR_BATCH     256
 #define TICK_US       200000
+#define ATTEMPTS      10 /* at a file that is replaced all the time */
 
 typedef struct Warm {
     EcfsArchive *archive;
     EcfsCatalog *catalog;
-    EcfsTally tally; /* the caller's thread only, as the next three */
+    EcfsTally tally; /* the caller's thread only, as the next four */
     EcfsWorkers *workers;
     unsigned n_in_flight;
-    uint64_t missing; /* bytes for which there was no room */
+    GArray *warmed;   /* uint64_t: the inodes that were fetched */
+    uint64_t missing; /* bytes of these that are not in the cache, when all were fetched */
     atomic_bool cancelled;
     EcfsMutex lock;
     EcfsCond moved;
@@ -29,9 +31,11 @@ typedef struct Warm {
 
 typedef struct WarmFile {
     Warm *warm;
-    char *path;
+    char *path; /* NULL: it was fetched, and is counted */
+    bool is_named;
     EcfsAttr attr;
-    uint64_t missing; /* result, as the next */
+    uint64_t missing; /* result, as the next two */
+    bool is_gone;
     GError *error;
 } WarmFile;
 
@@ -42,27 +46,73 @@ static bool goes_on (void *user, uint64_t bytes)
     return !atomic_load (&self->cancelled);
 }
 
-static void warm_file (void *data)
+static void end_file (WarmFile *file)
 {
-    WarmFile *file = data;
     Warm *self = file->warm;
-    const EcfsWarming warming = {.tick = goes_on, .user = self};
-    (void) ecfs_archive_warm (self->archive, file->attr.ino, &warming, &file->missing, &file->error); /* kept there */
     ecfs_mutex_lock (&self->lock);
     g_queue_push_tail (&self->ended, file);
     ecfs_cond_broadcast (&self->moved);
     ecfs_mutex_unlock (&self->lock);
 }
 
+/* Whether another file has its name now. What was found in a directory may be gone. */
+static bool is_another (WarmFile *file)
+{
+    EcfsAttr attr;
+    g_autoptr (GError) why = NULL;
+    if (ecfs_errno (file->error) != ENOENT)
+        return false;
+    bool found = ecfs_catalog_resolve (file->warm->catalog, file->path, &attr, &why);
+    file->is_gone = !found && ecfs_errno (why) == ENOENT && !file->is_named;
+    bool another = found && attr.ino != file->attr.ino && S_ISREG (attr.mode);
+    if (another || file->is_gone)
+        g_clear_error (&file->error);
+    if (another)
+        file->attr = attr;
+    return another;
+}
+
+static void warm_file (void *data)
+{
+    WarmFile *file = data;
+    Warm *self = file->warm;
+    const EcfsWarming warming = {.tick = goes_on, .user = self};
+    for (unsigned attempt = 1;; attempt++) {
+        uint64_t missing;
+        bool good = ecfs_archive_warm (self->archive, file->attr.ino, &warming, &missing, &file->error);
+        if (good || attempt == ATTEMPTS || !is_another (file))
+            break;
+    }
+    end_file (file);
+}
+
+/* What was fetched first may have gone again for what came last, or for what others read. */
+static void count_file (void *data)
+{
+    WarmFile *file = data;
+    Warm *self = file->warm;
+    uint64_t bytes, cached;
+    g_autoptr (EcfsContent) content = ecfs_content_open (self->archive, file->attr.ino, &file->error);
+    if (content != NULL && ecfs_archive_cached_bytes (self->archive, content, &bytes, &cached, &file->error))
+        file->missing = bytes - MIN (cached, bytes);
+    if (ecfs_errno (file->error) == ENOENT) /* it was removed since */
+        g_clear_error (&file->error);
+    end_file (file);
+}
+
 static void conclude (Warm *self, WarmFile *file)
 {
     self->n_in_flight--;
     self->missing += file->missing;
-    if (file->error == NULL) {
+    if (file->is_gone) {
+        self->tally.progress.n_found--;
+    } else if (file->error == NULL && file->path != NULL) {
+        g_array_append_val (self->warmed, file->attr.ino);
         self->tally.progress.n_done++;
         self->tally.progress.bytes_done += file->attr.committed_size;
-    } else if (!self->tally.cancelled) {
-        g_prefix_error (&file->error, "%s: ", file->path);
+    } else if (file->error != NULL && !self->tally.cancelled) {
+        g_autofree char *path = file->path != NULL ? NULL : ecfs_catalog_path (self->catalog, file->attr.ino);
+        g_prefix_error (&file->error, "%s: ", file->path != NULL ? file->path : path);
         ecfs_tally_failed (&self->tally, g_steal_pointer (&file->error));
     }
     g_clear_error (&file->error);
@@ -88,22 +138,26 @@ static void reap (Warm *self)
         atomic_store (&self->cancelled, true);
 }
 
-static void begin_file (Warm *self, const char *path, const EcfsAttr *attr)
+static void begin (Warm *self, void (*work) (void *file), const WarmFile *wanted)
 {
-    self->tally.progress.n_found++;
     while (self->n_in_flight >= MAX_IN_FLIGHT)
         reap (self);
-    WarmFile *file = g_new0 (WarmFile, 1);
-    *file = (WarmFile){.warm = self, .path = g_strdup (path), .attr = *attr};
     self->n_in_flight++;
-    ecfs_workers_push (self->workers, warm_file, file);
+    ecfs_workers_push (self->workers, work, g_memdup2 (wanted, sizeof *wanted));
 }
 
-static void warm_entry (Warm *self, const char *path, const EcfsAttr *attr)
+static void begin_file (Warm *self, const char *path, bool is_named, const EcfsAttr *attr)
+{
+    const WarmFile file = {.warm = self, .path = g_strdup (path), .is_named = is_named, .attr = *attr};
+    self->tally.progress.n_found++;
+    begin (self, warm_file, &file);
+}
+
+static void warm_entry (Warm *self, const char *path, bool is_named, const EcfsAttr *attr)
 {
     int64_t after = 0;
     if (S_ISREG (attr->mode))
-        begin_file (self, path, attr);
+        begin_file (self, path, is_named, attr);
     for (guint n = S_ISDIR (attr->mode); n > 0 && !self->tally.cancelled;) {
         GError *error = NULL;
         g_autoptr (GPtrArray) entries = ecfs_catalog_readdir (self->catalog, attr->ino, after, DIR_BATCH, &error);
@@ -112,7 +166,7 @@ static void warm_entry (Warm *self, const char *path, const EcfsAttr *attr)
             const EcfsDirent *entry = g_ptr_array_index (entries, i);
             g_autofree char *below = g_build_filename (path, entry->name, NULL);
             after = entry->offset;
-            warm_entry (self, below, &entry->attr);
+            warm_entry (self, below, false, &entry->attr);
         }
         if (error != NULL) {
             g_prefix_error (&error, "%s: ", path);
@@ -126,9 +180,25 @@ static void warm_path (Warm *self, const char *path)
     EcfsAttr attr;
     GError *error = NULL;
     if (ecfs_catalog_resolve (self->catalog, path, &attr, &error))
-        warm_entry (self, path, &attr);
+        warm_entry (self, path, true, &attr);
     else
         ecfs_tally_failed (&self->tally, error);
+}
+
+static void await_all (Warm *self)
+{
+    while (self->n_in_flight > 0)
+        reap (self);
+}
+
+static void count_missing (Warm *self)
+{
+    await_all (self);
+    for (guint i = 0; i < self->warmed->len && !self->tally.cancelled; i++) {
+        const WarmFile file = {.warm = self, .attr.ino = g_array_index (self->warmed, uint64_t, i)};
+        begin (self, count_file, &file);
+    }
+    await_all (self);
 }
 
 static bool fail_missing (EcfsArchive *archive, uint64_t missing, GError **error)
@@ -152,15 +222,16 @@ bool ecfs_warm (Ecfs *self, const char *const *paths, const EcfsTransferOptions 
     Warm warm = {.archive = self->archive,
                  .catalog = ecfs_archive_catalog (self->archive),
                  .tally = {.transfer = transfer},
+                 .warmed = g_array_new (FALSE, FALSE, sizeof (uint64_t)),
                  .ended = G_QUEUE_INIT};
     ecfs_mutex_init (&warm.lock);
     ecfs_cond_init (&warm.moved);
     warm.workers = ecfs_workers_new ("ecfs-warm", N_WORKERS);
     for (; *paths != NULL && !warm.tally.cancelled; paths++)
         warm_path (&warm, *paths);
-    while (warm.n_in_flight > 0)
-        reap (&warm);
+    count_missing (&warm);
     ecfs_workers_free (warm.workers);
+    g_array_unref (warm.warmed);
     bool good = ecfs_tally_end (&warm.tally, "were not fetched into the cache", error);
     ecfs_cond_clear (&warm.moved);
     ecfs_mutex_clear (&warm.lock);

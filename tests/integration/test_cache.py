@@ -1,7 +1,10 @@
 """What was read once is read from the local disk, is always right, and is in nobody's way."""
+import itertools
 import json
 import os
+import re
 import subprocess
+import threading
 import time
 
 import lab
@@ -242,6 +245,52 @@ def test_warm_and_drop(place, cached):
     cached.configure("archive", cache_size="1G")
     lab.ecfs("destroy", cached.path, "--yes")
     assert not cached.path.exists()
+
+
+def test_warm_says_what_went_again_for_what_came_later(place):
+    archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=12M")
+    mount = place.mount(archive)
+    for i in range(8):
+        lab.write_pattern(mount.path / f"file-{i}", 3_000_000, i)
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    for _ in range(3):
+        lab.ecfs("cache", archive.path, "--drop")
+        warmed = lab.ecfs("warm", archive.path, "/", "--json", check=False)
+        assert warmed.returncode == 1 and json.loads(warmed.stdout)["done"] is False
+        missing = int(re.search(r"(\d+) bytes of these files are not in the cache", warmed.stderr)[1])
+        reader = place.mount(archive, "-o", "ro")
+        told = [os.getxattr(reader.path / f"file-{i}", "user.ecfs.cached").split() for i in range(8)]
+        reader.umount()
+        assert missing == sum(int(words[2]) - int(words[0]) for words in told) > 10_000_000
+    lab.ecfs("cache", archive.path, "--drop")
+    lab.ecfs("warm", archive.path, "/file-1", "/file-2")
+
+
+def test_warm_gets_what_took_the_place_of_what_it_found(place, cached):
+    """Beside a mount that replaces and removes files all the time."""
+    mount = place.mount(cached)
+    (mount.path / "d").mkdir()
+    stop = threading.Event()
+
+    def replace():
+        for i in itertools.count():
+            if stop.is_set():
+                return
+            (mount.path / "new").write_bytes(os.urandom(500))
+            (mount.path / "new").rename(mount.path / "d" / f"file-{i % 4}")
+            (mount.path / "d" / f"brief-{i}").write_bytes(b"gone soon")
+            (mount.path / "d" / f"brief-{i}").unlink()
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        lab.until(lambda: (mount.path / "d" / "file-3").exists(), 10, "there is something")
+        done = [lab.ecfs("warm", cached.path, "/d", "--json", check=False) for _ in range(25)]
+    finally:
+        stop.set()
+        writer.join()
+    assert not [warmed.stderr for warmed in done if json.loads(warmed.stdout)["failed"] > 0]
 
 
 def test_what_is_pinned_stays(place):
