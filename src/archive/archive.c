@@ -249,6 +249,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     ecfs_random (&any, sizeof any);
     atomic_init (&self->n_objects, any);
     atomic_init (&self->n_stripe_changes, 0);
+    atomic_init (&self->n_doubts, 0);
     atomic_init (&self->read_us, INT64_MIN / 2);
     atomic_init (&self->n_storing, 0);
     self->sightings = ecfs_sightings_new ();
@@ -514,6 +515,16 @@ void ecfs_archive_note_journal (EcfsArchive *self, size_t position, bool lacks)
 void ecfs_archive_stripes_changed (EcfsArchive *self)
 {
     atomic_fetch_add (&self->n_stripe_changes, 1);
+}
+
+void ecfs_archive_doubt (EcfsArchive *self)
+{
+    atomic_fetch_add (&self->n_doubts, 1);
+}
+
+unsigned ecfs_archive_doubts (const EcfsArchive *self)
+{
+    return atomic_load (&self->n_doubts);
 }
 
 void ecfs_archive_count_storing (EcfsArchive *self, bool begins)

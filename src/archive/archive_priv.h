@@ -39,6 +39,7 @@ struct EcfsArchive {
     atomic_uint n_storing;             /* attempts under way to store new content */
     atomic_uint n_objects;             /* made, from any number on */
     atomic_uint n_stripe_changes;      /* times that an object got other stripes than it had; wraps around */
+    atomic_uint n_doubts;              /* times that bytes which were read before are not to be believed any more */
     atomic_bool stopping;              /* attempts end with ECANCELED */
     atomic_bool knows_codes;           /* those in use are in codes */
 

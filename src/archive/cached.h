@@ -26,6 +26,15 @@ char *ecfs_archive_cache_place (const EcfsArchive *self);
 bool ecfs_archive_cached_bytes (EcfsArchive *self, EcfsContent *content, uint64_t *ret_data, uint64_t *ret_cached,
                                 GError **error);
 
+/** For an archive that another machine writes, and of which @next is to become the catalog. Of which objects the cache
+ * may have something that came from stripes which they do not have any more; GArray of EcfsUuid, without what is
+ * sealed. NULL: of all, as an endpoint is distrusted since, or that cannot be told. */
+GArray *ecfs_archive_cached_replaced (EcfsArchive *self, EcfsCatalog *next);
+/** When it has: forgets these. */
+void ecfs_archive_forget_replaced (EcfsArchive *self, const GArray *objects);
+/** The same by records (EcfsJournalRow) that were applied to the catalog. */
+void ecfs_archive_forget_followed (EcfsArchive *self, const GPtrArray *rows);
+
 typedef struct EcfsWarming {
     bool pins;     /* what is in the cache then is kept from going, … */
     int64_t stamp; /* … under this stamp of ecfs_cache_pin () */

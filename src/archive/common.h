@@ -95,6 +95,14 @@ size_t ecfs_archive_position (const EcfsArchive *self, const EcfsArchiveEndpoint
 EcfsUuid ecfs_archive_object_uuid (EcfsArchive *self);
 /** An object got other stripes than it had. */
 void ecfs_archive_stripes_changed (EcfsArchive *self);
+/** Of an archive that another machine writes: takes from the catalog whom it distrusts, and whom it does no more, so
+ * that nothing is read there. */
+void ecfs_archive_heed_distrust (EcfsArchive *self);
+/** What was read before may be from an endpoint that lies: whoever keeps bytes outside of the archive's cache, as the
+ * kernel does, is to read them again. */
+void ecfs_archive_doubt (EcfsArchive *self);
+/** How often that was so; wraps around. */
+unsigned ecfs_archive_doubts (const EcfsArchive *self);
 /** An attempt to store new content begins, or ends. */
 void ecfs_archive_count_storing (EcfsArchive *self, bool begins);
 /** Whether nothing was read or stored for so long. */

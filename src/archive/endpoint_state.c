@@ -65,9 +65,29 @@ bool ecfs_archive_set_endpoint_state (EcfsArchive *self, const char *name, EcfsE
     ecfs_mutex_lock (&self->adding);
     bool set = set_state (self, name, state, error);
     ecfs_mutex_unlock (&self->adding);
+    if (set && state == ECFS_ENDPOINT_DISTRUSTED)
+        ecfs_archive_doubt (self);
     if (set && state == ECFS_ENDPOINT_DISTRUSTED && self->cache != NULL)
         ecfs_cache_forget (self->cache, NULL); /* it may have lied before, and not all need be sealed */
     return set;
+}
+
+void ecfs_archive_heed_distrust (EcfsArchive *self)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, &error);
+    if (rows == NULL)
+        g_warning ("%s: whether an endpoint is distrusted cannot be told: %s", self->directory, error->message);
+    ecfs_mutex_lock (&self->adding);
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (self, row->id);
+        if (endpoint == NULL || endpoint->state == ECFS_ENDPOINT_REMOVED)
+            continue;
+        if ((row->state == ECFS_ENDPOINT_DISTRUSTED) != (endpoint->state == ECFS_ENDPOINT_DISTRUSTED))
+            ecfs_archive_endpoint_own (self, endpoint)->state = row->state;
+    }
+    ecfs_mutex_unlock (&self->adding);
 }
 
 const char *ecfs_endpoint_state_word (EcfsEndpointState state)

@@ -96,8 +96,10 @@ bool ecfs_cache_await_written (EcfsCache *self, int64_t deadline_us);
 uint64_t ecfs_cache_present (EcfsCache *self, const EcfsCacheCell *cell, uint64_t offset, uint64_t size);
 
 /** Removes all that there is of an object, which is not to be believed any more, and takes no more of it from who began
- * before; NULL: of all objects. Blocks for as long as the disk does, as the next three. */
+ * before; NULL: of all objects. Blocks for as long as the disk does, as the next four. */
 void ecfs_cache_forget (EcfsCache *self, const EcfsUuid *object);
+/** All objects of which there is something, by the index; GArray of EcfsUuid. NULL: it cannot be read. */
+GArray *ecfs_cache_objects (EcfsCache *self, GError **error);
 /** Keeps a cell that is there from going, until ecfs_cache_unpin (). @stamp: of who pins, as all that is pinned now;
  * where it was pinned with a later one, that stays. */
 void ecfs_cache_pin (EcfsCache *self, const EcfsCacheCell *cell, int64_t stamp);

@@ -100,6 +100,40 @@ void ecfs_cache_forget (EcfsCache *self, const EcfsUuid *object)
         ecfs_cache_tell (self, error->message);
 }
 
+static GArray *objects_locked (EcfsCache *self, GError **error) ECFS_REQUIRES (self->index_lock)
+{
+    EcfsCacheCell after = {.segment = 0};
+    g_autoptr (GArray) objects = g_array_new (FALSE, FALSE, sizeof (EcfsUuid));
+    for (guint n = 1; n > 0;) {
+        g_autoptr (GArray) cells = ecfs_cache_index_next (self->index, &after, DROP_BATCH, error);
+        if (cells == NULL)
+            return NULL;
+        n = cells->len;
+        for (guint i = 0; i < n; i++) {
+            after = g_array_index (cells, EcfsCacheRow, i).cell;
+            guint last = objects->len;
+            if (last == 0 || !ecfs_uuid_equal (&g_array_index (objects, EcfsUuid, last - 1), &after.object))
+                g_array_append_val (objects, after.object);
+        }
+    }
+    return g_steal_pointer (&objects);
+}
+
+GArray *ecfs_cache_objects (EcfsCache *self, GError **error)
+{
+    GError *why = NULL;
+    GArray *objects = NULL;
+    ecfs_mutex_lock (&self->index_lock);
+    if (ecfs_cache_index_locked (self, false, &why) != NULL)
+        objects = objects_locked (self, &why);
+    else if (why == NULL)
+        objects = g_array_new (FALSE, FALSE, sizeof (EcfsUuid));
+    ecfs_mutex_unlock (&self->index_lock);
+    if (why != NULL)
+        g_propagate_error (error, why);
+    return objects;
+}
+
 typedef struct Pinning {
     const EcfsCacheCell *cell;
     int64_t stamp;

@@ -94,12 +94,25 @@ typedef struct Open {
     struct fuse_file_info fi;
 } Open;
 
+/* Whether what the kernel has of it still counts. */
+static bool believe_pages (EcfsFs *self, uint64_t ino)
+{
+    unsigned now = ecfs_archive_doubts (self->archive);
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = ecfs_fs_inode_locked (self, ino);
+    bool counts = inode->doubts == now;
+    inode->doubts = now;
+    ecfs_mutex_unlock (&self->lock);
+    return counts;
+}
+
 static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct fuse_file_info *fi)
 {
     EcfsFs *self = ecfs_fs_of (req);
     fi->fh = (uintptr_t) ecfs_fs_handle_new (self, ino, staged);
-    /* All changes of content come through this kernel and its page cache, so what it has is what there is. */
-    fi->keep_cache = 1;
+    /* All changes of content come through this kernel and its page cache, so what it has is what there is; unless an
+     * endpoint lied. */
+    fi->keep_cache = believe_pages (self, ino);
     if (fuse_reply_open (req, fi) != 0)
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));
 }

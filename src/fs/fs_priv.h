@@ -45,6 +45,7 @@ typedef struct EcfsInode {
     bool unlinked;
     bool no_capability;     /* it has no security.capability; the kernel asks at every write */
     unsigned content_epoch; /* moved whenever someone begins to write: older content is not kept */
+    unsigned doubts;        /* ecfs_archive_doubts () when the kernel's pages of it were believed last */
     EcfsContent *content;   /* committed content that was opened for reading; NULL: not yet */
 } EcfsInode;
 

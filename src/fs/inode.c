@@ -1,3 +1,4 @@
+#include "archive/common.h"
 #include "fs/fs_priv.h"
 #include "util/io.h"
 
@@ -163,6 +164,7 @@ EcfsInode *ecfs_fs_inode_locked (EcfsFs *self, uint64_t ino)
     if (inode == NULL) {
         inode = g_new0 (EcfsInode, 1);
         inode->ino = ino;
+        inode->doubts = ecfs_archive_doubts (self->archive);
         g_hash_table_insert (self->inodes, &inode->ino, inode);
     }
     return inode;

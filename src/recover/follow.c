@@ -1,5 +1,6 @@
 #include "recover/follow.h"
 
+#include "archive/cached.h"
 #include "catalog/journal.h"
 #include "recover/recover_priv.h"
 
@@ -131,8 +132,13 @@ static bool make_anew (EcfsFollow *self, GError **error)
                                 .directory = (char *) self->what.directory,
                                 .archive = *self->what.archive};
     reading->seeds = ecfs_catalog_endpoints (ecfs_archive_catalog (self->archive), error);
-    bool made = reading->seeds != NULL && ecfs_recover_begin (reading, error) && make_next (self, reading, error) &&
-                take_place (self, reading, error);
+    bool made = reading->seeds != NULL && ecfs_recover_begin (reading, error) && make_next (self, reading, error);
+    g_autoptr (GArray) replaced = made ? ecfs_archive_cached_replaced (self->archive, reading->catalog) : NULL;
+    made = made && take_place (self, reading, error);
+    if (made) {
+        ecfs_archive_heed_distrust (self->archive);
+        ecfs_archive_forget_replaced (self->archive, replaced);
+    }
     if (made && self->sums.sequence == 0)
         made = ecfs_fail (error, ENOENT, "none of the endpoints that answer has a journal");
     if (made) {
@@ -284,6 +290,12 @@ bool ecfs_follow_step (EcfsFollow *self, GPtrArray **ret_rows, GError **error)
             g_propagate_error (error, why);
             return false;
         }
+        if (rows->len > 0)
+            ecfs_archive_heed_distrust (self->archive);
+        if (full)
+            ecfs_archive_forget_replaced (self->archive, NULL);
+        else
+            ecfs_archive_forget_followed (self->archive, rows);
         if (!lost && !full)
             *ret_rows = g_steal_pointer (&rows);
     }

@@ -209,6 +209,52 @@ def test_what_a_liar_made_of_the_cache_goes_with_its_stripe(place, cached, how):
 
 
 @lab.unkeyed
+@pytest.mark.parametrize("how", ["repaired", "distrusted"])
+def test_what_the_kernel_has_from_a_liar_goes_with_its_stripe(place, cached, how):
+    mount = place.mount(cached)
+    digest, at, *_ = read_forged(cached, mount)
+    assert lab.digest(mount.path / "file") != digest
+    if how == "distrusted":
+        lab.ecfs("endpoint", "distrust", cached.path, cached.endpoints[at].name)
+    else:
+        lab.run(lab.BUILD / "tools/ecfs-fsck", cached.path, "--deep", "-y", check=False)
+    assert lab.digest(mount.path / "file") == digest
+
+
+@lab.unkeyed
+@pytest.mark.parametrize("how", ["repaired", "distrusted", "repaired while away", "distrusted while away"])
+def test_what_a_liar_made_of_a_followers_cache_goes_with_its_stripe(place, cached, how):
+    cached.configure("archive", journal_interval=f"{INTERVAL_S}s")
+    writer = place.mount(cached)
+    digest, at, *_ = read_forged(cached, writer)
+    kept = lab.write_pattern(writer.path / "kept", 2 * MIB, 77)
+    lab.ecfs("wait", writer.path)
+    follower = Follower(place, cached.endpoints)
+    follower.mount.umount()
+    follower.archive.configure("archive", cache_size="200M")
+    follower.mount = place.mount(follower.archive, "-o", "follow")
+    follower.path = follower.mount.path
+    assert lab.digest(follower.path / "file") != digest
+    assert lab.digest(follower.path / "kept") == kept
+    for name in ("file", "kept"):
+        lab.until(is_filled(follower.archive, follower.mount, name), 30, "it is in the cache")
+    if how.endswith("away"):
+        follower.mount.umount()
+    if how.startswith("distrusted"):
+        lab.ecfs("endpoint", "distrust", cached.path, cached.endpoints[at].name)
+    else:
+        lab.run(lab.BUILD / "tools/ecfs-fsck", cached.path, "--deep", "-y", check=False)
+    lab.ecfs("wait", writer.path, check=False)
+    if how.endswith("away"):
+        follower.mount = place.mount(follower.archive, "-o", "follow")
+        follower.path = follower.mount.path
+    lab.until(lambda: lab.digest(follower.path / "file") == digest, LAG_S + 5, "the follower reads what was stored")
+    assert lab.digest(follower.path / "kept") == kept
+    if how.startswith("repaired"):  # nothing else goes
+        assert is_filled(follower.archive, follower.mount, "kept")()
+
+
+@lab.unkeyed
 def test_nobody_is_accused_of_what_only_the_cache_has(place, cached):
     mount = place.mount(cached)
     digest, at, stripe, truth = read_forged(cached, mount)
