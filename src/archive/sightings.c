@@ -85,6 +85,14 @@ bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble)
     return news;
 }
 
+bool ecfs_sightings_any (EcfsSightings *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool any = self->noted->len > 0;
+    ecfs_mutex_unlock (&self->lock);
+    return any;
+}
+
 GArray *ecfs_sightings_take (EcfsSightings *self)
 {
     GArray *fresh = ecfs_sightings_array_new ();

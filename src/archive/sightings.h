@@ -11,7 +11,7 @@
 #include "archive/archive.h"
 #include "object/reader.h"
 
-#define ECFS_SIGHTINGS_MAX 1024 /* what is met beyond that is met again */
+#define ECFS_SIGHTINGS_MAX 4096 /* what is met beyond that is met again */
 
 typedef struct EcfsSightings EcfsSightings;
 
@@ -38,6 +38,8 @@ bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble);
 /** The same for who is to change nothing: it is not noted. */
 bool ecfs_sightings_pass_over (EcfsSightings *self, const EcfsTrouble *trouble);
 
+/** Whether something is noted that was not taken. Thread-safe. */
+bool ecfs_sightings_any (EcfsSightings *self);
 /** All that was noted since the last call: GArray of EcfsSighting with clear function. */
 GArray *ecfs_sightings_take (EcfsSightings *self);
 

@@ -27,6 +27,7 @@
 #define SEND_TIMEOUT_S     30     /* who does not listen for so long is hung up on */
 #define LOOK_AGAIN_US      500000 /* whether the client is still there */
 #define STATUS_PATIENCE_US 3000000
+#define MET_PATIENCE_US    10000000 /* until what readers met damaged is asked for once more and queued */
 
 struct EcfsControl {
     EcfsMutex lock;
@@ -194,6 +195,7 @@ static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
 static bool handle_status (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     EcfsControl *self = client->server;
+    ecfs_archive_await_damage (self->archive, ecfs_now_us () + STATUS_PATIENCE_US);
     JsonObject *status =
         ecfs_archive_status (self->archive, STATUS_PATIENCE_US, ecfs_control_flag (request, "survey"), error);
     if (status == NULL)
@@ -258,6 +260,7 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
     JsonArray *paths = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
     (void) reply; /* nothing to tell */
     ecfs_archive_reconsider_hold (client->server->archive, is_wanted, client);
+    ecfs_archive_await_damage (client->server->archive, ecfs_now_us () + MET_PATIENCE_US);
     return drain (client, paths, !ecfs_control_flag (request, "quorum"), error) &&
            ecfs_archive_store_journal (client->server->archive, is_wanted, client, error) &&
            ecfs_archive_confirm_key (client->server->archive, is_wanted, client, error);

@@ -47,6 +47,8 @@ struct EcfsRepairer {
     EcfsCond wake;
     bool stopping; /* guarded by lock, as all up to the next comment */
     bool hurried;
+    uint64_t n_looks_begun, n_looks_ended; /* at what readers met */
+    EcfsCond looked;
     Bucket any, trickle; /* repair_rate, and what is left of it beside who works */
     EcfsRepairerFacts facts;
     /* Of the thread alone. */
@@ -519,8 +521,23 @@ static void hand_over (EcfsRepairer *self)
     g_clear_pointer (&self->met, g_array_unref);
 }
 
-/* What readers met goes to the queue, whether or not it is repaired from there. True: something new is there. */
-static bool queue_sightings (EcfsRepairer *self)
+/* Who waits for what was met before it asked knows by that when it is in the queue. */
+static void begin_look (EcfsRepairer *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->n_looks_begun++;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void end_look (EcfsRepairer *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->n_looks_ended++;
+    ecfs_cond_broadcast (&self->looked);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static bool queue_met (EcfsRepairer *self)
 {
     unsigned n_queued = 0;
     g_autoptr (GError) error = NULL;
@@ -535,6 +552,15 @@ static bool queue_sightings (EcfsRepairer *self)
     if (n_queued > 0)
         g_message ("%u damaged stripes were met and are queued for repair", n_queued);
     return n_queued > 0;
+}
+
+/* What readers met goes to the queue, whether or not it is repaired from there. True: something new is there. */
+static bool queue_sightings (EcfsRepairer *self)
+{
+    begin_look (self);
+    bool news = queue_met (self);
+    end_look (self);
+    return news;
 }
 
 /* Asked while repairs are under way: what is new is queued, and takes its place among what waits. */
@@ -662,6 +688,7 @@ EcfsRepairer *ecfs_repairer_start (EcfsArchive *archive)
     self->past = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
+    ecfs_cond_init (&self->looked);
     int result = pthread_create (&self->thread, NULL, run, self);
     if (result != 0)
         g_error ("cannot start the thread for repairs: %s", g_strerror (result));
@@ -687,6 +714,7 @@ void ecfs_repairer_stop (EcfsRepairer *self)
     g_hash_table_unref (self->past);
     ecfs_repairer_facts_clear (&self->facts);
     ecfs_cond_clear (&self->wake);
+    ecfs_cond_clear (&self->looked);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
 }
@@ -696,6 +724,20 @@ void ecfs_repairer_hurry (EcfsRepairer *self)
     ecfs_mutex_lock (&self->lock);
     self->hurried = true;
     ecfs_cond_broadcast (&self->wake);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_repairer_await_queued (EcfsRepairer *self, int64_t deadline_us)
+{
+    bool any = ecfs_sightings_any (ecfs_archive_sightings (self->archive));
+    ecfs_mutex_lock (&self->lock);
+    /* One that is under way may have begun before what was met last. */
+    uint64_t awaited = any ? self->n_looks_begun + 1 : self->n_looks_begun;
+    self->hurried = self->hurried || any;
+    ecfs_cond_broadcast (&self->wake);
+    while (self->n_looks_ended < awaited && !self->stopping &&
+           ecfs_cond_wait_until (&self->looked, &self->lock, deadline_us))
+        ;
     ecfs_mutex_unlock (&self->lock);
 }
 

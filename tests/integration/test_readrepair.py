@@ -147,6 +147,24 @@ def test_off_queues_and_tells_and_the_next_mount_repairs(place, archive):
     assert fsck(archive, "--deep") == 0
 
 
+def test_what_was_read_in_vain_is_told_at_once(place, archive):
+    archive.configure("archive", small_file="0")
+    lab.write_pattern(place.path / "file", MIB, 13)
+    archive.put_in_full(place.path / "file", "/")
+    mount = place.mount(archive)
+    for path, _ in stripes(archive, "file").values():
+        os.unlink(path)
+    with pytest.raises(OSError, match="Input/output"):
+        read(mount, "file")
+    done = lab.ecfs("wait", archive.path, check=False)
+    assert done.returncode == 1 and "/file: 6 of its stripes are damaged or gone" in done.stderr
+    with pytest.raises(OSError, match="Input/output"):
+        read(mount, "file")
+    status = archive.json("status")
+    assert status["verdict"] == "unreadable" and status["repairs"]["queued"] == 6
+    mount.umount()
+
+
 def test_get_queues_beside_a_mount_and_without_one(place, archive):
     archive.configure("archive", read_policy="data-first")
     lab.write_pattern(place.path / "file", 2 * MIB, 7)
