@@ -514,6 +514,27 @@ char *ecfs_catalog_path (EcfsCatalog *self, uint64_t ino)
     return READ (self, find_path (self, ino));
 }
 
+static GPtrArray *find_paths (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    g_autoptr (GPtrArray) paths = g_ptr_array_new_with_free_func (g_free);
+    autoquery *query = QUERY (self, ENTRY_LIST_INO, error, INT (ino));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        uint64_t parent = (uint64_t) sqlite3_column_int64 (query, 0);
+        g_autofree char *name = ecfs_column_name (query, 1, (int64_t) parent, error);
+        g_autofree char *directory = parent == ECFS_ROOT_INO ? g_strdup ("") : find_path (self, parent);
+        if (name == NULL)
+            return NULL;
+        g_ptr_array_add (paths, g_strconcat (directory, "/", name, NULL));
+    }
+    return found < 0 ? NULL : g_steal_pointer (&paths);
+}
+
+GPtrArray *ecfs_catalog_paths (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    return READ (self, find_paths (self, ino, error));
+}
+
 static bool resolve (EcfsCatalog *self, const char *path, EcfsAttr *ret_attr, GError **error)
 {
     Inode inode;

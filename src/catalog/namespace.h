@@ -138,6 +138,9 @@ bool ecfs_catalog_parent (EcfsCatalog *self, uint64_t ino, uint64_t *ret_parent,
 /** One path of an inode below the root, for messages: "/a/b", or "inode 17 (no name)"; g_free (). Never NULL. */
 char *ecfs_catalog_path (EcfsCatalog *self, uint64_t ino);
 
+/** All paths of an inode that is no directory, each as above: GPtrArray of char * that it frees; NULL. */
+GPtrArray *ecfs_catalog_paths (EcfsCatalog *self, uint64_t ino, GError **error);
+
 /** Walks a path of names separated by '/' from the root, not following symlinks. */
 bool ecfs_catalog_resolve (EcfsCatalog *self, const char *path, EcfsAttr *ret_attr, GError **error);
 

@@ -51,6 +51,18 @@ bool ecfs_prune_notes_are_new (const EcfsPruneNotes *self, const char *before)
     return false;
 }
 
+int64_t ecfs_prune_notes_last (const char *text)
+{
+    int64_t last_s = 0;
+    g_auto (GStrv) lines = g_strsplit (text == NULL ? "" : text, "\n", -1);
+    for (char **line = lines; *line != NULL; line++) {
+        const char *word = strrchr (*line, ' ');
+        int64_t time_s = word == NULL ? 0 : g_ascii_strtoll (word, NULL, 10); /* 0 where nobody answered */
+        last_s = MAX (last_s, time_s);
+    }
+    return last_s;
+}
+
 void ecfs_prune_notes_clear (EcfsPruneNotes *self)
 {
     g_clear_pointer (&self->text, g_free);

@@ -20,6 +20,9 @@ typedef struct EcfsPruneNotes {
 void ecfs_prune_notes_look (EcfsPruneNotes *self, EcfsArchive *archive);
 /** Whether something was removed, or is being removed, that was not when there was the text @before. */
 bool ecfs_prune_notes_are_new (const EcfsPruneNotes *self, const char *before);
+/** When somebody last ended to remove something, or began to, in seconds since 1970 by the endpoint's clock; 0: nobody
+ * did. @text as above; NULL: nobody looked. */
+int64_t ecfs_prune_notes_last (const char *text);
 void ecfs_prune_notes_clear (EcfsPruneNotes *self);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (EcfsPruneNotes, ecfs_prune_notes_clear)
 

@@ -5,12 +5,18 @@
 #include "codec/codec.h"
 #include "journal/sender.h"
 #include "util/units.h"
+#include "verbs/doubts.h"
 #include "verbs/past.h"
 #include "verbs/prune_note.h"
 
 #include <string.h>
 
-#define BATCH 256 /* entries of a directory between two looks at it */
+#define BATCH           256            /* entries of a directory between two looks at it */
+#define STORE_FILES     64             /* come back before the journal is stored, … */
+#define STORE_US        G_USEC_PER_SEC /* … or fewer in so long; … */
+#define STORE_SHARE     9              /* … but it takes at most a tenth of the time */
+#define DOUBTS_MAX      1024           /* files that are kept in mind */
+#define CLOCKS_DIFFER_S 3600           /* between this machine and endpoints, at most */
 
 typedef struct Undelete {
     EcfsArchive *archive;
@@ -21,6 +27,12 @@ typedef struct Undelete {
     GHashTable *links;     /* uint64_t inode of then that has several names → uint64_t that it came back as */
     GHashTable *found;     /* uint64_t instances of stripes that were looked for here, and found */
     EcfsObjectRow *last;   /* object of then, with rows of now; NULL: none yet */
+    GArray *brought;       /* of EcfsDoubt: what came back and the journal at endpoints may not tell */
+    GArray *stayed;        /* likewise: what a run before may have left so, and somebody has pruned since */
+    int64_t pruned_s;      /* when that ended last, since 1970; 0: never */
+    int64_t stored_us;     /* when the journal was stored last, … */
+    int64_t store_took_us; /* … which took so long */
+    bool is_over;          /* nothing more is brought back */
     EcfsTally tally;
 } Undelete;
 
@@ -248,22 +260,6 @@ static bool make_again (Undelete *self, uint64_t parent, const EcfsAttr *then, u
     return false;
 }
 
-/* The inode that has what one of then had, and others' names still or again; 0: there is none. */
-static bool find_again (Undelete *self, const EcfsAttr *then, uint64_t *ret_ino, GError **error)
-{
-    EcfsAttr now;
-    bool same = false;
-    const uint64_t *again = then->nlink > 1 ? g_hash_table_lookup (self->links, &then->ino) : NULL;
-    *ret_ino = again == NULL ? 0 : *again;
-    if (again != NULL || then->nlink < 2 || !ecfs_catalog_getattr (self->now, then->ino, &now, NULL) ||
-        now.nlink == 0 || now.mode != then->mode)
-        return true;
-    if (S_ISREG (then->mode) && !is_same (self, then, now.ino, &same, error))
-        return false;
-    *ret_ino = same ? now.ino : 0;
-    return true;
-}
-
 /* Whether both have the same extended attributes. */
 static bool same_xattrs (Undelete *self, uint64_t then, uint64_t now, bool *ret_same, GError **error)
 {
@@ -284,14 +280,77 @@ static bool same_xattrs (Undelete *self, uint64_t then, uint64_t now, bool *ret_
     return true;
 }
 
-/* Whether what has the name is to stay: it is the same, or nobody wants it changed. */
-static bool stays (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, bool *ret_stays,
-                   GError **error)
+/* Whether a file of now has all that one of then had. */
+static bool is_as_it_was (Undelete *self, const EcfsAttr *then, const EcfsAttr *now, bool *ret_same, GError **error)
+{
+    *ret_same = false;
+    bool same =
+        now->mode == then->mode && now->uid == then->uid && now->gid == then->gid && now->mtime_ns == then->mtime_ns;
+    if (same && !same_xattrs (self, then->ino, now->ino, &same, error))
+        return false;
+    if (!same)
+        return true;
+    if (S_ISREG (then->mode))
+        return is_same (self, then, now->ino, ret_same, error);
+    if (S_ISLNK (then->mode)) {
+        g_autofree char *is = ecfs_catalog_readlink (self->now, now->ino, error);
+        g_autofree char *was = is == NULL ? NULL : ecfs_catalog_readlink (self->then, then->ino, error);
+        *ret_same = was != NULL && strcmp (is, was) == 0;
+        return was != NULL;
+    }
+    *ret_same = now->rdev == then->rdev;
+    return true;
+}
+
+/* Names of one file of then lead to one inode of now. */
+static void keep_link (Undelete *self, const EcfsAttr *then, uint64_t ino)
+{
+    if (then->nlink > 1)
+        g_hash_table_insert (self->links, g_memdup2 (&then->ino, sizeof then->ino), g_memdup2 (&ino, sizeof ino));
+}
+
+/* One that the other names of then lead to now, as a run before brought some of them back. */
+static bool find_by_names (Undelete *self, const EcfsAttr *then, uint64_t *ret_ino, GError **error)
+{
+    g_autoptr (GPtrArray) paths = ecfs_catalog_paths (self->then, then->ino, error);
+    for (guint i = 0; paths != NULL && i < paths->len; i++) {
+        EcfsAttr now;
+        bool same;
+        if (!ecfs_catalog_resolve (self->now, g_ptr_array_index (paths, i), &now, NULL))
+            continue; /* that one is not there */
+        if (!is_as_it_was (self, then, &now, &same, error))
+            return false;
+        if (same) {
+            *ret_ino = now.ino;
+            return true;
+        }
+    }
+    return paths != NULL;
+}
+
+/* The inode that has what one of then had, and others' names still or again; 0: there is none. */
+static bool find_again (Undelete *self, const EcfsAttr *then, uint64_t *ret_ino, GError **error)
 {
     EcfsAttr now;
+    bool same = false;
+    const uint64_t *again = then->nlink > 1 ? g_hash_table_lookup (self->links, &then->ino) : NULL;
+    *ret_ino = again == NULL ? 0 : *again;
+    if (again != NULL || then->nlink < 2)
+        return true;
+    if (ecfs_catalog_getattr (self->now, then->ino, &now, NULL) && now.nlink > 0 && now.mode == then->mode &&
+        S_ISREG (then->mode) && !is_same (self, then, now.ino, &same, error))
+        return false;
+    *ret_ino = same ? now.ino : 0;
+    return same || find_by_names (self, then, ret_ino, error);
+}
+
+/* Whether what has the name is to stay: it is the same, or nobody wants it changed. */
+static bool stays (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, EcfsAttr *ret_now,
+                   bool *ret_stays, GError **error)
+{
     GError *why = NULL;
     *ret_stays = false;
-    if (!ecfs_catalog_lookup (self->now, parent, name, &now, &why)) {
+    if (!ecfs_catalog_lookup (self->now, parent, name, ret_now, &why)) {
         bool is_free = ecfs_errno (why) == ENOENT;
         if (is_free)
             g_error_free (why);
@@ -303,56 +362,120 @@ static bool stays (Undelete *self, const EcfsAttr *then, uint64_t parent, const 
         *ret_stays = true;
         return true;
     }
-    if (S_ISDIR (now.mode))
+    if (S_ISDIR (ret_now->mode))
         return ecfs_fail (error, EISDIR, "a directory has its name now: move that away");
-    bool same =
-        now.mode == then->mode && now.uid == then->uid && now.gid == then->gid && now.mtime_ns == then->mtime_ns;
-    if (same && !same_xattrs (self, then->ino, now.ino, &same, error))
-        return false;
-    if (!same)
-        return true;
-    if (S_ISREG (then->mode))
-        return is_same (self, then, now.ino, ret_stays, error);
-    if (S_ISLNK (then->mode)) {
-        g_autofree char *is = ecfs_catalog_readlink (self->now, now.ino, error);
-        g_autofree char *was = is == NULL ? NULL : ecfs_catalog_readlink (self->then, then->ino, error);
-        *ret_stays = was != NULL && strcmp (is, was) == 0;
-        return was != NULL;
-    }
-    *ret_stays = now.rdev == then->rdev;
-    return true;
+    return is_as_it_was (self, then, ret_now, ret_stays, error);
 }
 
-static bool bring_file (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, bool *ret_stayed,
-                        GError **error)
+/* *ret_now: what has the name then. */
+static bool bring_file (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, EcfsAttr *ret_now,
+                        bool *ret_stayed, GError **error)
 {
     uint64_t ino;
     EcfsAttr lost = {0};
-    if (!stays (self, then, parent, name, ret_stayed, error))
+    if (!stays (self, then, parent, name, ret_now, ret_stayed, error))
         return false;
+    if (*ret_stayed && !self->what->keep)
+        keep_link (self, then, ret_now->ino);
     if (*ret_stayed)
         return true;
     if (!find_again (self, then, &ino, error) || (ino == 0 && !make_again (self, parent, then, &ino, error)) ||
         !ecfs_catalog_link_over (self->now, ino, parent, name, &lost, error))
         return false;
-    if (then->nlink > 1)
-        g_hash_table_insert (self->links, g_memdup2 (&then->ino, sizeof then->ino), g_memdup2 (&ino, sizeof ino));
+    keep_link (self, then, ino);
     ecfs_names_changed (&self->names, parent, name, &lost);
+    ret_now->ino = ino;
     return true;
+}
+
+/* What an undelete brought back before has another inode than then. Had that not ended, the journal did not tell of it
+ * when another machine removed what was dead. */
+static bool is_doubtful (const Undelete *self, const EcfsAttr *then, const EcfsAttr *now)
+{
+    return self->pruned_s != 0 && now->ino != then->ino &&
+           now->ctime_ns / 1000000000 <= self->pruned_s + CLOCKS_DIFFER_S;
 }
 
 static void bring_name (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, const char *path)
 {
     GError *why = NULL;
+    EcfsAttr now;
     bool stayed = false;
     self->tally.progress.n_found++;
-    if (!bring_file (self, then, parent, name, &stayed, &why)) {
+    if (!bring_file (self, then, parent, name, &now, &stayed, &why)) {
         failed (self, path, why);
         return;
     }
     self->tally.progress.n_done++;
     self->tally.progress.n_current += stayed;
     self->tally.progress.bytes_done += S_ISREG (then->mode) ? then->size : 0;
+    if (S_ISREG (then->mode) && !stayed)
+        ecfs_doubts_add (self->brought, now.ino, false, path);
+    else if (S_ISREG (then->mode) && is_doubtful (self, then, &now))
+        ecfs_doubts_add (self->stayed, now.ino, true, path);
+}
+
+/* Storing */
+
+/* What it removed since the past was looked at may be what is to come back. */
+static bool was_alone (const char *notes, EcfsArchive *archive, const char *so, GError **error)
+{
+    g_auto (EcfsPruneNotes) now = {.text = NULL};
+    if (notes == NULL) /* who asks is of an earlier ecfs */
+        return true;
+    ecfs_prune_notes_look (&now, archive);
+    return !ecfs_prune_notes_are_new (&now, notes) ||
+           ecfs_fail (error, EAGAIN, "another machine removed what died long ago meanwhile ('ecfs prune'): %s", so);
+}
+
+static void told_lost (void *user, const EcfsDoubt *doubt, GError *why)
+{
+    Undelete *self = user;
+    self->tally.progress.n_done--;
+    self->tally.progress.n_current -= doubt->stayed;
+    failed (self, doubt->path, why);
+}
+
+/* That machine reads the journal before it removes anything, and leaves a note before that: what the journal told while
+ * there was no note is safe. */
+static bool store (Undelete *self, GError **error)
+{
+    int64_t began_us = ecfs_now_us ();
+    GError *why = NULL;
+    bool stored = ecfs_catalog_barrier (self->now, error) &&
+                  (ecfs_archive_store_journal (self->archive, NULL, NULL, error) ||
+                   ecfs_prefix (error, "what came back may go again if another machine prunes endpoints now"));
+    bool alone = stored && was_alone (self->what->notes, self->archive,
+                                      "what came back and is gone again is named, and 'ecfs status' tells it", &why);
+    if (alone)
+        g_array_set_size (self->brought, 0);
+    bool settled = stored && ecfs_doubts_settle (self->brought, self->archive, told_lost, self, error) &&
+                   ecfs_doubts_settle (self->stayed, self->archive, told_lost, self, error);
+    self->is_over = self->is_over || (stored && !(alone && settled));
+    self->stored_us = ecfs_now_us ();
+    self->store_took_us = self->stored_us - began_us;
+    if (settled && why != NULL)
+        g_propagate_error (error, why);
+    else
+        g_clear_error (&why);
+    return settled && alone;
+}
+
+/* False: nothing more is to be brought back. */
+static bool store_now_and_then (Undelete *self, GError **error)
+{
+    guint n = self->brought->len + self->stayed->len;
+    int64_t past_us = ecfs_now_us () - self->stored_us;
+    GError *why = NULL;
+    if (n == 0 || (n < STORE_FILES && past_us < STORE_US) ||
+        (n < DOUBTS_MAX && past_us < STORE_SHARE * self->store_took_us) || store (self, &why))
+        return true;
+    if (self->is_over) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    g_error_free (why); /* the end tries again, and tells */
+    return true;
 }
 
 /* Directories */
@@ -413,6 +536,8 @@ static bool bring_some (Undelete *self, GArray *levels, bool *ret_done, GError *
             return true;
         }
         bring_name (self, &entry->attr, level.now, entry->name, path);
+        if (!store_now_and_then (self, error))
+            return false;
     }
     return true;
 }
@@ -459,7 +584,7 @@ static bool bring_path (Undelete *self, const char *path, GError **error)
             if (name[1] != NULL)
                 return ecfs_fail (error, ENOTDIR, "%s: %s was no directory then", path, *name);
             bring_name (self, &then, parent, *name, path);
-            return true;
+            return store_now_and_then (self, error);
         }
         if (!bring_directory (self, &then, parent, *name, &now, error))
             return ecfs_prefix (error, "%s", path);
@@ -469,14 +594,14 @@ static bool bring_path (Undelete *self, const char *path, GError **error)
     return bring_tree (self, levels, error);
 }
 
-/* One that fails keeps no other from it. False: it was cancelled. */
+/* One that fails keeps no other from it. False: it was cancelled, or another machine removed something. */
 static bool bring_paths (Undelete *self, GError **error)
 {
     for (const char *const *path = self->what->paths; *path != NULL; path++) {
         GError *why = NULL;
         if (bring_path (self, *path, &why))
             continue;
-        if (why->code == ECANCELED) {
+        if (why->code == ECANCELED || self->is_over) {
             g_propagate_error (error, why);
             return false;
         }
@@ -513,25 +638,6 @@ static bool is_alone (EcfsPruneNotes *now, EcfsArchive *archive, bool beside, GE
                now->running_at);
 }
 
-/* What it removed since the past was looked at may be what is to come back. */
-static bool was_alone (const char *notes, EcfsArchive *archive, const char *so, GError **error)
-{
-    g_auto (EcfsPruneNotes) now = {.text = NULL};
-    if (notes == NULL) /* who asks is of an earlier ecfs */
-        return true;
-    ecfs_prune_notes_look (&now, archive);
-    return !ecfs_prune_notes_are_new (&now, notes) ||
-           ecfs_fail (error, EAGAIN, "another machine removed what died long ago meanwhile ('ecfs prune'): %s", so);
-}
-
-/* That machine reads the journal before it removes anything, and leaves a note before that. */
-static bool stays_alone (const char *notes, EcfsArchive *archive, GError **error)
-{
-    if (!ecfs_archive_store_journal (archive, NULL, NULL, error))
-        return ecfs_prefix (error, "what came back may go again if another machine prunes endpoints now");
-    return was_alone (notes, archive, "some of what came back may be gone, which 'ecfs fsck' tells", error);
-}
-
 bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GError **error)
 {
     g_autoptr (EcfsArchive) past = ecfs_archive_open (what->past, ECFS_ARCHIVE_READONLY, error);
@@ -545,17 +651,22 @@ bool ecfs_undelete_here (EcfsArchive *archive, const EcfsUndeleteHere *what, GEr
                      .found = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL),
                      .endpoints = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
                      .links = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
+                     .brought = ecfs_doubts_new (),
+                     .stayed = ecfs_doubts_new (),
+                     .pruned_s = ecfs_prune_notes_last (what->notes),
+                     .stored_us = ecfs_now_us (),
                      .tally = {.transfer = what->transfer}};
     bool brought = ecfs_uuid_equal (ecfs_catalog_archive (self.now), ecfs_catalog_archive (self.then)) ||
                    ecfs_fail (error, EINVAL, "%s is of another archive", what->past);
     brought = brought && map_endpoints (&self, error) && bring_paths (&self, error);
     brought = brought && end_brake (&self, error);
-    bool kept = ecfs_catalog_barrier (self.now, brought ? error : NULL) &&
-                (!brought || stays_alone (what->notes, archive, error));
+    bool kept = self.is_over || store (&self, brought ? error : NULL); /* also what came back before it was cancelled */
     g_clear_pointer (&self.last, ecfs_object_row_free);
     g_hash_table_unref (self.found);
     g_hash_table_unref (self.endpoints);
     g_hash_table_unref (self.links);
+    g_array_unref (self.brought);
+    g_array_unref (self.stayed);
     ecfs_archive_hurry_repairs (archive); /* some came back with fewer stripes than their code has */
     return ecfs_tally_end (&self.tally, "were not brought back", brought && kept ? error : NULL) && brought && kept;
 }

@@ -1,8 +1,12 @@
 """The archive as it was, and what was deleted or overwritten brought back: whatever was moved, repaired or lost since."""
+import contextlib
 import json
 import os
 import random
 import shutil
+import signal
+import sqlite3
+import subprocess
 import threading
 import time
 from datetime import datetime
@@ -338,6 +342,31 @@ def test_several_paths_come_back_at_once(place, kept):
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
 
 
+def test_links_that_come_back_one_by_one_are_links_again(place, kept):
+    """As after an undelete that was killed."""
+    mount = place.mount(kept)
+    for name in "abc":
+        (mount.path / name).mkdir()
+    (mount.path / "a/f").write_bytes(b"one")
+    for name in "bc":
+        os.link(mount.path / "a/f", mount.path / name / "f")
+    kept.await_stored()
+    moment = now()
+    for name in "abc":
+        shutil.rmtree(mount.path / name)
+    for paths in (["/c/f"], ["/a"], ["/"]):
+        undelete(kept, "--at", moment, *paths)
+    lab.forget_mounts()
+    assert [os.stat(mount.path / name / "f").st_nlink for name in "abc"] == [3, 3, 3]
+    assert (mount.path / "b/f").read_bytes() == b"one"
+
+    # Who changed one since has that changed: the others are as they were.
+    shutil.rmtree(mount.path / "b")
+    (mount.path / "a/f").write_bytes(b"two")
+    undelete(kept, "--at", moment, "/b")
+    assert (mount.path / "a/f").read_bytes() == b"two" and (mount.path / "b/f").read_bytes() == b"one"
+
+
 def test_extended_attributes_come_back(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 3)
@@ -417,6 +446,82 @@ def test_a_mount_that_is_killed_while_things_come_back(place, kept):
     assert contents(lab.describe_tree(mount.path)) == before
     mount.umount()
     assert lab.run(FSCK, "--deep", kept.path, check=False).returncode == 0
+
+
+class Interrupted:
+    """An undelete of many files without a mount, some of which are back."""
+
+    def __init__(self, place, archive, n_files):
+        mount = place.mount(archive)
+        write_files(mount.path / "d", n_files)
+        archive.await_stored()
+        self.archive, self.moment, self.n_files = archive, now(), n_files
+        shutil.rmtree(mount.path / "d")
+        archive.await_stored()
+        mount.umount()
+        before = self.journal()
+        self.process = subprocess.Popen([lab.PROGRAM, "undelete", archive.path, "--at", self.moment, "/"],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        lab.until(lambda: self.n_back() > 0 and self.journal() - before, 60, "the journal tells of some", pause=0.005)
+
+    def journal(self):
+        return {path for endpoint in self.archive.endpoints for path in lab.files_below(endpoint.root / "journal")}
+
+    def n_back(self):
+        with contextlib.closing(sqlite3.connect(self.archive.path / "catalog.sqlite")) as catalog:
+            return catalog.execute("SELECT count (*) FROM extents").fetchone()[0]
+
+    def signal(self, which):
+        self.process.send_signal(which)
+
+
+def test_what_a_killed_undelete_brought_back_is_known_to_others(place, kept):
+    undelete_ = Interrupted(place, kept, 600)
+    undelete_.signal(signal.SIGKILL)
+    undelete_.process.wait()
+    assert 0 < undelete_.n_back() < undelete_.n_files
+    rest, _ = recover(place, kept.endpoints)
+    assert 0 < len(contents(lab.describe_tree(place.mount(rest).path))) <= undelete_.n_back()
+
+
+def remove_all(archive):
+    """As `ecfs prune` does, elsewhere."""
+    for endpoint in archive.endpoints:
+        note = endpoint.root / "scratch/pruned"
+        note.parent.mkdir(exist_ok=True)
+        note.write_text("elsewhere\n")
+        for path in lab.stripe_files(endpoint):
+            path.unlink()
+
+
+def test_what_is_removed_while_it_comes_back_is_told(place, kept):
+    undelete_ = Interrupted(place, kept, 600)
+    undelete_.signal(signal.SIGSTOP)
+    remove_all(kept)
+    undelete_.signal(signal.SIGCONT)
+    said, _ = undelete_.process.communicate(timeout=120)
+    assert undelete_.process.returncode == 1 and "another machine removed" in said and "too few of its stripes" in said
+    assert 0 < undelete_.n_back() < undelete_.n_files, "it ends"
+    assert kept.json("status")["verdict"] == "unreadable"
+
+
+def test_what_a_killed_undelete_left_is_looked_at_by_the_next(place, kept):
+    kept.configure("archive", small_file="0")
+    mount = place.mount(kept)
+    for name in ("lost", "whole"):
+        lab.write_pattern(mount.path / name, 50_000)
+    kept.await_stored()
+    moment = now()
+    (mount.path / "lost").unlink()
+    kept.await_stored()
+    undelete(kept, "--at", moment, "/lost")
+    mount.umount()
+    remove_all(kept)
+    done = undelete(kept, "--at", moment, "/", check=False)
+    assert done.returncode == 1 and "/lost: it had come back, and too few of its stripes are left" in done.stderr
+    assert "/whole" not in done.stderr, "it never was away"
+    status = kept.json("status")
+    assert status["verdict"] == "unreadable" and status["repairs"]["queued"] == 6
 
 
 def test_endpoints_that_are_away_are_left_out(place, kept):
