@@ -19,8 +19,10 @@ static void print_kept (JsonObject *status)
         return;
     JsonObject *past = json_object_get_object_member (status, "past");
     g_autofree char *bytes = tool_bytes ((double) tool_number (past, "bytes"));
+    bool marked = json_object_has_member (status, "marks") &&
+                  json_array_get_length (json_object_get_array_member (status, "marks")) > 0;
     if (json_object_has_member (past, "bytes"))
-        printf ("           it takes %s at the endpoints\n", bytes);
+        printf ("           it takes %s at the endpoints%s\n", bytes, marked ? ", beside what marks keep" : "");
     else
         puts ("           how much it takes is known where the archive is written");
     int64_t n_degraded = tool_number (past, "degraded"), n_unreadable = tool_number (past, "unreadable");

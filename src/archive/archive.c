@@ -648,6 +648,8 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
 
 bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
 {
+    if (!ecfs_archive_check_apart (self->directory, endpoint, error))
+        return false;
     ecfs_mutex_lock (&self->adding);
     bool added = add_endpoint (self, endpoint, error);
     ecfs_mutex_unlock (&self->adding);

@@ -59,6 +59,10 @@ typedef enum EcfsArchiveFlags {
     ECFS_ARCHIVE_GETS_KEY = 1 << 2,
 } EcfsArchiveFlags;
 
+/** Whether the archive directory, which may not be there yet, and an endpoint on this machine are not within each
+ * other: EINVAL. */
+bool ecfs_archive_check_apart (const char *directory, const EcfsConfigEndpoint *endpoint, GError **error);
+
 /** Whether @directory is an archive's, be it broken: its configuration or its catalog is there. */
 bool ecfs_archive_is_one (const char *directory);
 

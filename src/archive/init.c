@@ -617,6 +617,9 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKee
     if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error) ||
         (ecfs_keeping_is_shared (how) && !find_threshold (config, codec, &keeping.threshold, error)))
         return false;
+    for (guint i = 0; i < config->endpoints->len; i++)
+        if (!ecfs_archive_check_apart (directory, g_ptr_array_index (config->endpoints, i), error))
+            return false;
     bool made, begun;
     if (!make_directory (directory, &made, error))
         return false;

@@ -118,6 +118,13 @@ static EcfsConfig *config_of_past (const EcfsArchive *archive, GError **error)
     return NULL;
 }
 
+static void warn_of_older (const char *archive_dir, const EcfsRecovered *recovered)
+{
+    g_autoptr (GDateTime) time = g_date_time_new_from_unix_local (recovered->time_ns / 1000000000);
+    g_autofree char *when = time == NULL ? g_strdup ("some time before") : g_date_time_format (time, "at %F %T");
+    g_warning ("%s: changes before that moment are missing at the endpoints: this is how it was %s", archive_dir, when);
+}
+
 /* @moment NULL: all of the past; @watch NULL: none; @ret_recovered NULL: with a look at what is there of it */
 static bool fill (const char *directory, const char *archive_dir, const char *moment, const EcfsRecoverWatch *watch,
                   EcfsRecovered *ret_recovered, GError **error)
@@ -145,8 +152,7 @@ static bool fill (const char *directory, const char *archive_dir, const char *mo
     EcfsRecovered recovered;
     bool made = ecfs_archive_recover (&what, &recovered, error);
     if (made && recovered.is_older)
-        g_warning ("%s: changes before that moment are missing at the endpoints: this is how it was some time before",
-                   archive_dir);
+        warn_of_older (archive_dir, &recovered);
     if (made && ret_recovered != NULL)
         *ret_recovered = recovered;
     else

@@ -86,6 +86,24 @@ static char *names_of (const GArray *marks)
     return g_string_free (g_steal_pointer (&names), FALSE);
 }
 
+/* What comes after a moment is not in the archive that is made of it, nor are the marks. */
+static void tell_ending (const GArray *marks, const EcfsMark *at, const EcfsRecover *order)
+{
+    g_autoptr (GString) names = g_string_new (NULL);
+    for (guint i = 0; i < marks->len; i++) {
+        const EcfsMark *mark = &g_array_index (marks, EcfsMark, i);
+        if (mark->sequence > at->sequence)
+            g_string_append_printf (names, "%s%s", names->len == 0 ? "" : ", ", mark->name);
+    }
+    if (names->len == 0 || order->read_only || order->tell == NULL)
+        return;
+    g_autofree char *text =
+        g_strdup_printf ("marks of later moments end: %s. What they keep stays at the endpoints, and "
+                         "their times show it, until 'ecfs fsck --prune' or 'ecfs prune'",
+                         names->str);
+    order->tell (order->user, text);
+}
+
 /* What the catalog in a directory says of a mark. */
 static bool read_mark (const char *directory, const char *name, EcfsRecover *order, GError **error)
 {
@@ -99,6 +117,7 @@ static bool read_mark (const char *directory, const char *name, EcfsRecover *ord
             continue;
         order->at_ns = mark->time_ns;
         order->at_sequence = mark->sequence;
+        tell_ending (marks, mark, order);
         return true;
     }
     if (marks == NULL)
@@ -168,6 +187,9 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
     g_autoptr (EcfsConfig) config = config_of (what, given, error);
     if (config == NULL)
         return NULL;
+    for (guint i = 0; i < config->endpoints->len; i++)
+        if (!ecfs_archive_check_apart (directory, g_ptr_array_index (config->endpoints, i), error))
+            return NULL;
     if (what->archive != NULL && !ecfs_uuid_parse (what->archive, &archive)) {
         (void) !ecfs_fail (error, EINVAL, "%s: this is not a UUID", what->archive);
         return NULL;

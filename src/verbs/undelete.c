@@ -14,8 +14,8 @@
 #define BATCH           256            /* entries of a directory between two looks at it */
 #define STORE_FILES     64             /* come back before the journal is stored, … */
 #define STORE_US        G_USEC_PER_SEC /* … or fewer in so long; … */
-#define STORE_SHARE     9              /* … but it takes at most a tenth of the time */
-#define DOUBTS_MAX      1024           /* files that are kept in mind */
+#define STORE_SHARE     3              /* … but it takes at most a quarter of the time, … */
+#define STORE_MOST      256            /* … unless so many have come back */
 #define CLOCKS_DIFFER_S 3600           /* between this machine and endpoints, at most */
 
 typedef struct Undelete {
@@ -396,6 +396,19 @@ static bool is_doubtful (const Undelete *self, const EcfsAttr *then, const EcfsA
            now->ctime_ns / 1000000000 <= self->pruned_s + CLOCKS_DIFFER_S;
 }
 
+/* Where too few stripes are left and somebody has pruned, that may be why. */
+static void add_cause (const Undelete *self, GError *why)
+{
+    if (why->code != EIO || self->pruned_s == 0)
+        return;
+    g_autoptr (GDateTime) time = g_date_time_new_from_unix_local (self->pruned_s);
+    g_autofree char *when = time == NULL ? g_strdup ("?") : g_date_time_format (time, "%F %T");
+    char *text =
+        g_strdup_printf ("%s, or 'ecfs prune' removed them, which ended on another machine at %s", why->message, when);
+    g_free (why->message);
+    why->message = text;
+}
+
 static void bring_name (Undelete *self, const EcfsAttr *then, uint64_t parent, const char *name, const char *path)
 {
     GError *why = NULL;
@@ -403,6 +416,7 @@ static void bring_name (Undelete *self, const EcfsAttr *then, uint64_t parent, c
     bool stayed = false;
     self->tally.progress.n_found++;
     if (!bring_file (self, then, parent, name, &now, &stayed, &why)) {
+        add_cause (self, why);
         failed (self, path, why);
         return;
     }
@@ -468,7 +482,7 @@ static bool store_now_and_then (Undelete *self, GError **error)
     int64_t past_us = ecfs_now_us () - self->stored_us;
     GError *why = NULL;
     if (n == 0 || (n < STORE_FILES && past_us < STORE_US) ||
-        (n < DOUBTS_MAX && past_us < STORE_SHARE * self->store_took_us) || store (self, &why))
+        (n < STORE_MOST && past_us < STORE_SHARE * self->store_took_us) || store (self, &why))
         return true;
     if (self->is_over) {
         g_propagate_error (error, why);

@@ -367,6 +367,13 @@ def test_links_that_come_back_one_by_one_are_links_again(place, kept):
     assert (mount.path / "a/f").read_bytes() == b"two" and (mount.path / "b/f").read_bytes() == b"one"
 
 
+def test_what_marks_keep_is_beside_what_history_takes(place, kept):
+    place.mount(kept)
+    assert "marks" not in lab.ecfs("history", kept.path).stdout
+    lab.ecfs("mark", kept.path, "now")
+    assert "at the endpoints, beside what marks keep" in lab.ecfs("history", kept.path).stdout
+
+
 def test_extended_attributes_come_back(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 3)
@@ -449,7 +456,7 @@ def test_a_mount_that_is_killed_while_things_come_back(place, kept):
 
 
 class Interrupted:
-    """An undelete of many files without a mount, some of which are back."""
+    """An undelete of many files without a mount, stopped when some are back."""
 
     def __init__(self, place, archive, n_files):
         mount = place.mount(archive)
@@ -459,10 +466,20 @@ class Interrupted:
         shutil.rmtree(mount.path / "d")
         archive.await_stored()
         mount.umount()
-        before = self.journal()
+        self.before = self.journal()
         self.process = subprocess.Popen([lab.PROGRAM, "undelete", archive.path, "--at", self.moment, "/"],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        lab.until(lambda: self.n_back() > 0 and self.journal() - before, 60, "the journal tells of some", pause=0.005)
+        lab.until(lambda: self.n_back() > 0, 60, "some are back", pause=0.002)
+        self.signal(signal.SIGSTOP)
+
+    def is_told(self):
+        """Whether the journal tells of some; else it goes on for a moment."""
+        if self.journal() - self.before:
+            return True
+        self.signal(signal.SIGCONT)
+        time.sleep(0.005)
+        self.signal(signal.SIGSTOP)
+        return False
 
     def journal(self):
         return {path for endpoint in self.archive.endpoints for path in lab.files_below(endpoint.root / "journal")}
@@ -477,6 +494,7 @@ class Interrupted:
 
 def test_what_a_killed_undelete_brought_back_is_known_to_others(place, kept):
     undelete_ = Interrupted(place, kept, 600)
+    lab.until(undelete_.is_told, 60, "the journal tells of some", pause=0)
     undelete_.signal(signal.SIGKILL)
     undelete_.process.wait()
     assert 0 < undelete_.n_back() < undelete_.n_files
@@ -496,7 +514,6 @@ def remove_all(archive):
 
 def test_what_is_removed_while_it_comes_back_is_told(place, kept):
     undelete_ = Interrupted(place, kept, 600)
-    undelete_.signal(signal.SIGSTOP)
     remove_all(kept)
     undelete_.signal(signal.SIGCONT)
     said, _ = undelete_.process.communicate(timeout=120)

@@ -180,6 +180,7 @@ def test_a_new_machine_gets_what_a_mark_names(place, archive):
     shutil.rmtree(mount.path / "d")
     (mount.path / "large").write_bytes(b"give me money" * 9000)
     archive.await_stored()
+    lab.ecfs("mark", archive.path, "after")
     moment, robbed = now(), lab.describe_tree(mount.path)
     mount.kill()
     shutil.rmtree(archive.path)
@@ -187,8 +188,9 @@ def test_a_new_machine_gets_what_a_mark_names(place, archive):
         endpoint.kill()
     left = archive.endpoints[2:]
     unknown = recover(place, left, "--at", "another", check=False)[1]
-    assert unknown.returncode == 2 and "no mark of that name; there are: before, and" in unknown.stderr
-    recovered, _ = recover(place, left, "--at", "before", "--yes", "--set", "deletion_grace=0s")
+    assert unknown.returncode == 2 and "no mark of that name; there are: before, after, and" in unknown.stderr
+    recovered, told = recover(place, left, "--at", "before", "--yes", "--set", "deletion_grace=0s")
+    assert "marks of later moments end: after." in told.stdout + told.stderr
     mount = place.mount(recovered)
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
     lab.assert_same_tree(robbed, tree_at(place, recovered, moment))

@@ -272,6 +272,24 @@ def test_init_refuses_an_archive_that_exists_and_endpoints_that_are_taken(place,
     archive.json("status")
 
 
+def test_an_endpoint_and_the_archive_directory_are_apart(place, archive):
+    """The key would lie at an account."""
+    (place.path / "link").symlink_to(place.path)
+    for root in (place.path / "new", place.path / "new/below", place.path, place.path / "link/new"):
+        done = lab.ecfs("init", place.path / "new", "-e", f"a=file://{root}", "--code", "copies:1", check=False)
+        assert done.returncode == 2 and "not apart" in done.stderr, root
+        assert not (place.path / "new").exists() and not (place.path / ".ecfs").exists()
+    done = lab.ecfs("endpoint", "add", archive.path, f"x=file://{archive.path}/x", check=False)
+    assert done.returncode == 1 and "not apart" in done.stderr
+    mount = place.mount(archive)
+    done = lab.ecfs("endpoint", "replace", archive.path, archive.endpoints[0].name, f"x=file://{archive.path}", check=False)
+    assert done.returncode == 1 and "not apart" in done.stderr
+    mount.umount()
+    ends = [word for endpoint in archive.endpoints for word in ("-e", endpoint.endpoint())]
+    done = lab.ecfs("recover", *ends, archive.endpoints[0].root / "again", check=False)
+    assert done.returncode == 2 and "not apart" in done.stderr
+
+
 def test_init_refuses_a_code_that_needs_more_endpoints(place):
     few = lab.Archive(place.path / "few", place.directories(["amber", "birch"]))
     done = few.init(check=False)
