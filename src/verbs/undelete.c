@@ -32,6 +32,7 @@ typedef struct Undelete {
     int64_t pruned_s;      /* when that ended last, since 1970; 0: never */
     int64_t stored_us;     /* when the journal was stored last, … */
     int64_t store_took_us; /* … which took so long */
+    bool cannot_store;     /* so it was at the last time */
     bool is_over;          /* nothing more is brought back */
     EcfsTally tally;
 } Undelete;
@@ -466,6 +467,7 @@ static bool store (Undelete *self, GError **error)
     bool settled = stored && ecfs_doubts_settle (self->brought, self->archive, told_lost, self, error) &&
                    ecfs_doubts_settle (self->stayed, self->archive, told_lost, self, error);
     self->is_over = self->is_over || (stored && !(alone && settled));
+    self->cannot_store = !stored;
     self->stored_us = ecfs_now_us ();
     self->store_took_us = self->stored_us - began_us;
     if (settled && why != NULL)
@@ -482,7 +484,7 @@ static bool store_now_and_then (Undelete *self, GError **error)
     int64_t past_us = ecfs_now_us () - self->stored_us;
     GError *why = NULL;
     if (n == 0 || (n < STORE_FILES && past_us < STORE_US) ||
-        (n < STORE_MOST && past_us < STORE_SHARE * self->store_took_us) || store (self, &why))
+        ((n < STORE_MOST || self->cannot_store) && past_us < STORE_SHARE * self->store_took_us) || store (self, &why))
         return true;
     if (self->is_over) {
         g_propagate_error (error, why);
