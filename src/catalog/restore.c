@@ -210,6 +210,13 @@ static bool restore_all (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_r
             g_autoptr (GError) why = NULL;
             if (restore_alone (self, row, &why))
                 continue;
+            if (self->wants_indexes) { /* not for what it says is it left out */
+                g_clear_error (&why);
+                if (!ecfs_restore_end_snapshot (self, error))
+                    return false;
+                if (restore_alone (self, row, &why))
+                    continue;
+            }
             if (ecfs_errno (why) == EROFS || ecfs_errno (why) == EIO || ecfs_errno (why) == ENOSPC) {
                 g_propagate_error (error, g_steal_pointer (&why));
                 return false;

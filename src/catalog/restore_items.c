@@ -52,7 +52,7 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
         self->last_ino = MAX (self->last_ino, attr->ino);
         return ecfs_inode_insert (catalog, &inode, NULL, error);
     }
-    if (found < 0 || !ecfs_restore_finds (self, error))
+    if (found < 0 || (attr->size < old.committed_size && !ecfs_restore_finds (self, error)))
         return false;
     ecfs_restore_forget_read (self);
     if ((old.attr.mode & S_IFMT) != (attr->mode & S_IFMT))

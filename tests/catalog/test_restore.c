@@ -406,6 +406,25 @@ static void test_from_journal_and_snapshot (void)
     fixture_clear (&f);
 }
 
+/* One that is refused leaves no other out, not even one that has to find something before there are indexes. */
+static void test_refused_among_others (void)
+{
+    Fixture f, again;
+    make_history (&f);
+    g_autofree char *expected = dump (&f);
+    for (unsigned i = 0; i < 2; i++) {
+        g_autoptr (GPtrArray) rows = i == 0 ? journal_of (&f) : snapshot_of (&f);
+        EcfsJournalRow *row = g_new0 (EcfsJournalRow, 1);
+        row->record = g_byte_array_append (g_byte_array_new (), (const uint8_t *) "\0", 1);
+        g_ptr_array_insert (rows, 0, row);
+        g_assert_cmpuint (restore (&again, rows, 1, 7777), ==, 1);
+        g_autofree char *found = dump (&again);
+        g_assert_cmpstr (found, ==, expected);
+        fixture_clear (&again);
+    }
+    fixture_clear (&f);
+}
+
 static void sum_of (const EcfsJournalRow *row, uint8_t *ret_sum)
 {
     ecfs_journal_sum (row->sequence, row->time_ns, row->record->data, row->record->len, ret_sum);
@@ -872,6 +891,7 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/restore/a-catalog-comes-back-from-its-journal-and-from-a-snapshot",
                      test_from_journal_and_snapshot);
+    g_test_add_func ("/restore/one-that-is-refused-leaves-no-other-out", test_refused_among_others);
     g_test_add_func ("/restore/a-mark-keeps-what-was-packed-since", test_mark_keeps_what_was_packed_since);
     g_test_add_func ("/restore/each-record-tells-of-the-one-before-it", test_links);
     g_test_add_func ("/restore/what-was-never-closed-is-left-out", test_unfinished);
