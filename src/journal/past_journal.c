@@ -12,17 +12,35 @@
 
 #define FILES_MAX 1000000 /* that an endpoint lists */
 
+#define LOOKS_MAX 64 /* at files of one endpoint for what it says of one that is to be given */
+#define PLANS_MAX 8  /* for one endpoint, each without what was found bad before */
+
 /* A file that an endpoint has. */
 typedef struct Have {
     EcfsJournalFile file;
     uint64_t size;
     size_t position; /* of the endpoint */
+    bool is_bad;     /* it cannot be read, or is not believed */
 } Have;
+
+/* Records of an epoch, without a gap. */
+typedef struct Span {
+    uint32_t epoch;
+    uint64_t first, last;
+} Span;
+
+/* The file of an endpoint that was read last. */
+typedef struct Loaded {
+    Have have;
+    EcfsJournalFile file;
+    GPtrArray *rows; /* NULL: none was, or it cannot be read */
+} Loaded;
 
 struct EcfsPastJournal {
     EcfsArchive *archive;
     GArray *rows;   /* of EcfsSnapshotRow, newest first */
     GArray **files; /* of Have, in order, by position; NULL: it was not asked */
+    Loaded *loaded; /* by position */
     size_t n_endpoints;
     size_t n_asked;
     size_t asking; /* the position */
@@ -33,9 +51,12 @@ void ecfs_past_journal_free (EcfsPastJournal *self)
 {
     if (self == NULL)
         return;
-    for (size_t i = 0; i < self->n_endpoints; i++)
+    for (size_t i = 0; i < self->n_endpoints; i++) {
         g_clear_pointer (&self->files[i], g_array_unref);
+        g_clear_pointer (&self->loaded[i].rows, g_ptr_array_unref);
+    }
     g_free (self->files);
+    g_free (self->loaded);
     g_clear_pointer (&self->rows, g_array_unref);
     g_free (self);
 }
@@ -108,6 +129,7 @@ EcfsPastJournal *ecfs_past_journal_look (EcfsArchive *archive, GError **error)
     self->archive = archive;
     self->n_endpoints = ecfs_archive_n_endpoints (archive);
     self->files = g_new0 (GArray *, self->n_endpoints + 1);
+    self->loaded = g_new0 (Loaded, self->n_endpoints + 1);
     self->rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (self->rows == NULL || !is_wanted (archive, &wanted, error))
         return NULL;
@@ -120,17 +142,55 @@ EcfsPastJournal *ecfs_past_journal_look (EcfsArchive *archive, GError **error)
 
 /* What an endpoint lacks */
 
-/* Whether segments have all records of another. */
-static bool covers (const GArray *files, const EcfsJournalFile *segment)
+/* What the segments of an endpoint have, in order; g_array_unref (). */
+static GArray *spans_of (const GArray *files)
+{
+    GArray *spans = g_array_new (FALSE, FALSE, sizeof (Span));
+    for (guint i = 0; i < files->len; i++) {
+        const EcfsJournalFile *file = &have_at (files, i)->file;
+        Span *last = spans->len == 0 ? NULL : &g_array_index (spans, Span, spans->len - 1);
+        if (file->kind != ECFS_JOURNAL_SEGMENT || have_at (files, i)->is_bad)
+            continue;
+        if (last != NULL && last->epoch == file->epoch && file->first <= last->last + 1) {
+            last->last = MAX (last->last, file->last);
+            continue;
+        }
+        const Span span = {.epoch = file->epoch, .first = file->first, .last = file->last};
+        g_array_append_val (spans, span);
+    }
+    return spans;
+}
+
+/* Whether all records of a segment are in them. */
+static bool covers (const GArray *spans, const EcfsJournalFile *segment)
 {
     uint64_t next = segment->first;
-    for (guint i = 0; i < files->len && next <= segment->last; i++) {
-        const EcfsJournalFile *own = &have_at (files, i)->file;
-        if (own->kind == ECFS_JOURNAL_SEGMENT && own->epoch == segment->epoch && own->first <= next &&
-            own->last >= next)
-            next = own->last + 1;
+    for (guint i = 0; i < spans->len && next <= segment->last; i++) {
+        const Span *span = &g_array_index (spans, Span, i);
+        if (span->epoch == segment->epoch && span->first <= next && span->last >= next)
+            next = span->last + 1;
     }
     return next > segment->last;
+}
+
+static int compare_spans (const void *a, const void *b)
+{
+    const Span *left = a, *right = b;
+    if (left->epoch != right->epoch)
+        return left->epoch < right->epoch ? -1 : 1;
+    return (left->first > right->first) - (left->first < right->first);
+}
+
+static void add_span (GArray *spans, const EcfsJournalFile *segment)
+{
+    Span *last = spans->len == 0 ? NULL : &g_array_index (spans, Span, spans->len - 1);
+    if (last != NULL && last->epoch == segment->epoch && segment->first == last->last + 1) {
+        last->last = segment->last;
+        return;
+    }
+    const Span span = {.epoch = segment->epoch, .first = segment->first, .last = segment->last};
+    g_array_append_val (spans, span);
+    g_array_sort (spans, compare_spans);
 }
 
 static bool is_of (const EcfsJournalFile *part, const EcfsJournalFile *last)
@@ -153,7 +213,8 @@ static bool is_whole (const GArray *files, const EcfsJournalFile *last)
 {
     uint64_t n = 0;
     for (guint i = 0; i < files->len; i++)
-        n += is_of (&have_at (files, i)->file, last) && have_at (files, i)->file.part <= last->part;
+        n += is_of (&have_at (files, i)->file, last) && have_at (files, i)->file.part <= last->part &&
+             !have_at (files, i)->is_bad;
     return n > last->part && has_part (files, last);
 }
 
@@ -161,7 +222,8 @@ static bool is_enough (const EcfsPastJournal *self, const EcfsJournalFile *last)
 {
     size_t n_whole = 0;
     for (size_t i = 0; i < self->n_endpoints; i++)
-        n_whole += self->files[i] != NULL && is_whole (self->files[i], last);
+        n_whole += self->files[i] != NULL && ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, i)) &&
+                   is_whole (self->files[i], last);
     return n_whole >= MIN (self->n_asked, ecfs_snapshot_copies (self->archive));
 }
 
@@ -183,18 +245,19 @@ static GArray *list_wanted (const EcfsPastJournal *self, size_t position)
     GArray *wanted = g_array_new (FALSE, FALSE, sizeof (Have));
     if (self->files[position] == NULL || !ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, position)))
         return wanted;
-    g_autoptr (GArray) own = g_array_copy (self->files[position]);
+    g_autoptr (GArray) own = g_array_copy (self->files[position]), spans = spans_of (own);
     for (size_t i = 0; i < self->n_endpoints; i++) {
         const GArray *from = i == position ? NULL : self->files[i];
         for (guint j = 0; from != NULL && j < from->len; j++) {
             const Have *have = have_at (from, j);
+            if (have->is_bad)
+                continue;
             if (have->file.kind == ECFS_JOURNAL_SNAPSHOT) {
                 if (have->file.is_last)
                     want_parts (self, from, &have->file, own, wanted);
-            } else if (!covers (own, &have->file)) {
+            } else if (!covers (spans, &have->file)) {
                 g_array_append_vals (wanted, have, 1);
-                g_array_append_vals (own, have, 1);
-                g_array_sort (own, compare);
+                add_span (spans, &have->file);
             }
         }
     }
@@ -216,6 +279,19 @@ static GPtrArray *load (const EcfsPastJournal *self, const Have *have, EcfsJourn
     ecfs_journal_file_name (&have->file, name);
     return ecfs_journal_load (self->archive, ecfs_archive_endpoint (self->archive, have->position)->endpoint, name,
                               have->size, ECFS_JOURNAL_FILE_MAX, ret_file, ret_bytes, error);
+}
+
+/* The same, of which the last of each endpoint is remembered: borrowed until the next of it. */
+static const GPtrArray *load_again (const EcfsPastJournal *self, const Have *have, const EcfsJournalFile **ret_file)
+{
+    Loaded *loaded = &self->loaded[have->position];
+    *ret_file = &loaded->file;
+    if (loaded->rows != NULL && compare (&loaded->have, have) == 0 && loaded->have.file.kind == have->file.kind)
+        return loaded->rows;
+    g_clear_pointer (&loaded->rows, g_ptr_array_unref);
+    loaded->have = *have;
+    loaded->rows = load (self, have, &loaded->file, NULL, NULL);
+    return loaded->rows;
 }
 
 /* What another endpoint says of the same records. */
@@ -252,23 +328,29 @@ static bool overlaps (const EcfsJournalFile *a, const EcfsJournalFile *b)
                                             : a->last == b->last && a->part == b->part);
 }
 
+static bool is_same_part (const EcfsJournalFile *file, const GPtrArray *rows, const EcfsJournalFile *their_file,
+                          const GPtrArray *theirs)
+{
+    bool same = their_file->time_ns == file->time_ns && theirs->len == rows->len;
+    for (guint i = 0; same && i < rows->len; i++)
+        same = is_same_row (g_ptr_array_index (rows, i), g_ptr_array_index (theirs, i));
+    return same;
+}
+
 static Word word_of (const EcfsPastJournal *self, size_t position, const EcfsJournalFile *file, const GPtrArray *rows)
 {
-    guint n_same = 0;
-    for (guint i = 0; i < self->files[position]->len; i++) {
+    guint n_same = 0, n_looks = 0;
+    for (guint i = 0; i < self->files[position]->len && n_looks < LOOKS_MAX; i++) {
+        const EcfsJournalFile *their_file;
         const Have *have = have_at (self->files[position], i);
-        EcfsJournalFile their_file;
-        if (!overlaps (&have->file, file))
+        if (have->is_bad || !overlaps (&have->file, file))
             continue;
-        g_autoptr (GPtrArray) theirs = load (self, have, &their_file, NULL, NULL);
+        n_looks++;
+        const GPtrArray *theirs = load_again (self, have, &their_file);
         if (theirs == NULL) /* it says nothing that counts */
             continue;
-        if (file->kind == ECFS_JOURNAL_SNAPSHOT) {
-            bool same = their_file.time_ns == file->time_ns && theirs->len == rows->len;
-            for (guint j = 0; same && j < rows->len; j++)
-                same = is_same_row (g_ptr_array_index (rows, j), g_ptr_array_index (theirs, j));
-            return same ? WORD_SAME : WORD_OTHER;
-        }
+        if (file->kind == ECFS_JOURNAL_SNAPSHOT)
+            return is_same_part (file, rows, their_file, theirs) ? WORD_SAME : WORD_OTHER;
         if (!compare_segments (rows, theirs, &n_same))
             return WORD_OTHER;
     }
@@ -288,8 +370,22 @@ static bool is_believed (const EcfsPastJournal *self, size_t source, const EcfsJ
 
 /* Giving */
 
-/* False: it takes no more now. */
-static bool give (EcfsPastJournal *self, size_t position, const Have *have, const atomic_bool *stop)
+static void mark_bad (EcfsPastJournal *self, const Have *bad)
+{
+    GArray *files = self->files[bad->position];
+    for (guint i = 0; i < files->len; i++) {
+        Have *have = &g_array_index (files, Have, i);
+        have->is_bad = have->is_bad || (have->file.kind == bad->file.kind && compare (have, bad) == 0);
+    }
+}
+
+typedef enum Given {
+    GIVEN,
+    GIVEN_NOT,     /* it is bad */
+    GIVEN_NOTHING, /* the endpoint takes no more now */
+} Given;
+
+static Given give (EcfsPastJournal *self, size_t position, const Have *have, const atomic_bool *stop)
 {
     EcfsJournalFile file;
     char name[ECFS_JOURNAL_NAME_SIZE];
@@ -299,31 +395,71 @@ static bool give (EcfsPastJournal *self, size_t position, const Have *have, cons
     ecfs_journal_file_name (&have->file, name);
     g_autoptr (GPtrArray) rows = load (self, have, &file, &bytes, &why);
     if (rows == NULL || !is_believed (self, have->position, &file, rows)) {
-        g_warning ("endpoint %s lacks %s, which tells the past, and does not get it: %s", to->name, name,
+        g_warning ("endpoint %s lacks %s, which tells the past, and does not get it from endpoint %s: %s", to->name,
+                   name, ecfs_archive_endpoint (self->archive, have->position)->name,
                    why != NULL ? why->message : "too few endpoints say the same of it");
-        return true;
+        mark_bad (self, have);
+        return GIVEN_NOT;
     }
     if (!ecfs_journal_store (to->endpoint, name, bytes, stop, &why) && why->code != EEXIST) {
         g_warning ("endpoint %s lacks files of the journal that tell the past: %s", to->name, why->message);
-        return false;
+        return GIVEN_NOTHING;
     }
     g_array_append_vals (self->files[position], have, 1);
-    g_array_sort (self->files[position], compare);
+    return GIVEN;
+}
+
+/* Whether that is all, or nothing more can be done; else something was bad, and others may have it. */
+static bool give_planned (EcfsPastJournal *self, size_t position, const atomic_bool *stop, int64_t deadline_us)
+{
+    bool done = true;
+    const EcfsJournalFile *torn = NULL; /* of a snapshot, the rest of which is of no use */
+    g_autoptr (GArray) wanted = list_wanted (self, position);
+    for (guint i = 0; i < wanted->len; i++) {
+        const Have *have = have_at (wanted, i);
+        if ((stop != NULL && atomic_load (stop)) || ecfs_now_us () >= deadline_us)
+            return true;
+        if (torn != NULL && is_of (&have->file, torn))
+            continue;
+        Given given = give (self, position, have, stop);
+        if (given == GIVEN_NOTHING)
+            return true;
+        done = done && given == GIVEN;
+        if (given == GIVEN_NOT && have->file.kind == ECFS_JOURNAL_SNAPSHOT)
+            torn = &have->file;
+    }
+    return done;
+}
+
+bool ecfs_past_journal_give (EcfsPastJournal *self, const atomic_bool *stop, int64_t deadline_us, GError **error)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        bool done = self->files[i] == NULL || !ecfs_lineage_may_write (ecfs_archive_lineage (self->archive), i);
+        for (unsigned n = 0; !done && n < PLANS_MAX; n++) {
+            done = give_planned (self, i, stop, deadline_us);
+            g_array_sort (self->files[i], compare);
+        }
+        if (stop != NULL && atomic_load (stop))
+            return ecfs_fail (error, ECANCELED, "giving back what tells the past is given up");
+    }
     return true;
 }
 
-bool ecfs_past_journal_give (EcfsPastJournal *self, const atomic_bool *stop, GError **error)
+unsigned ecfs_past_journal_left (EcfsPastJournal *self, size_t position)
 {
+    unsigned n = 0;
+    g_autoptr (GArray) spans = g_array_new (FALSE, FALSE, sizeof (Span));
     for (size_t i = 0; i < self->n_endpoints; i++) {
-        g_autoptr (GArray) wanted = list_wanted (self, i);
-        if (wanted->len > 0 && !ecfs_lineage_may_write (ecfs_archive_lineage (self->archive), i))
-            continue;
-        for (guint j = 0; j < wanted->len; j++) {
-            if (stop != NULL && atomic_load (stop))
-                return ecfs_fail (error, ECANCELED, "giving back what tells the past is given up");
-            if (!give (self, i, have_at (wanted, j), stop))
-                break;
-        }
+        const bool stays = i != position && self->files[i] != NULL &&
+                           ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, i));
+        g_autoptr (GArray) own = stays ? spans_of (self->files[i]) : NULL;
+        if (own != NULL)
+            g_array_append_vals (spans, own->data, own->len);
     }
-    return true;
+    g_array_sort (spans, compare_spans);
+    for (guint i = 0; self->files[position] != NULL && i < self->files[position]->len; i++) {
+        const EcfsJournalFile *file = &have_at (self->files[position], i)->file;
+        n += file->kind == ECFS_JOURNAL_SEGMENT && !covers (spans, file);
+    }
+    return n;
 }

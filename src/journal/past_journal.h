@@ -22,9 +22,12 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsPastJournal, ecfs_past_journal_free)
 /** How many files others would give to the endpoint at @position. */
 unsigned ecfs_past_journal_lacks (EcfsPastJournal *self, size_t position);
 
-/** Gives all endpoints what they lack. What cannot be had or stored, or is not to be believed, is warned of. ECANCELED:
- * *@stop became true; NULL: it is never given up. By who has the archive open for writing, with the snapshots' lock;
- * blocks. */
-bool ecfs_past_journal_give (EcfsPastJournal *self, const atomic_bool *stop, GError **error);
+/** Gives all endpoints what they lack, until @deadline_us (ecfs_now_us ()): the rest is for another time. What cannot
+ * be had or stored, or is not to be believed, is warned of. ECANCELED: *@stop became true; NULL: it is never given up.
+ * By who has the archive open for writing, with the snapshots' lock; blocks. */
+bool ecfs_past_journal_give (EcfsPastJournal *self, const atomic_bool *stop, int64_t deadline_us, GError **error);
+
+/** How many segments of the endpoint at @position no endpoint has that stays. */
+unsigned ecfs_past_journal_left (EcfsPastJournal *self, size_t position);
 
 #endif

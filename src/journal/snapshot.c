@@ -23,6 +23,7 @@
 #define END_US         (10 * G_USEC_PER_SEC) /* for one that is due when the archive is closed … */
 #define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
 #define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
+#define PAST_US        (60 * G_USEC_PER_SEC) /* for giving back what tells the past, at one time */
 #define MERGE_US       (20 * G_USEC_PER_SEC) /* for one endpoint at one look */
 
 _Atomic int64_t ecfs_snapshot_look_us = 60 * G_USEC_PER_SEC;
@@ -218,7 +219,7 @@ static bool mark_moment (EcfsArchive *archive, GError **error)
 static bool give_past (EcfsArchive *archive, const atomic_bool *stop, GError **error)
 {
     g_autoptr (EcfsPastJournal) past = ecfs_past_journal_look (archive, error);
-    return past != NULL && ecfs_past_journal_give (past, stop, error);
+    return past != NULL && ecfs_past_journal_give (past, stop, ecfs_now_us () + PAST_US, error);
 }
 
 bool ecfs_journal_renew (EcfsArchive *archive, GError **error)

@@ -128,12 +128,15 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
            ecfs_snapshot_store (&order, &row, NULL, error) && ecfs_snapshot_note (self, &row, error);
 }
 
-static bool store_snapshot (EcfsArchive *self, GError **error)
+/* *ret_n_lost: files of the journal that tell the past, which only the endpoint that goes has. */
+static bool store_snapshot (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, unsigned *ret_n_lost,
+                            GError **error)
 {
     ecfs_mutex_lock (ecfs_archive_snapshot_lock (self));
     g_autoptr (EcfsPastJournal) past = NULL;
     bool stored = take_snapshot (self, error) && (past = ecfs_past_journal_look (self, error)) != NULL &&
-                  ecfs_past_journal_give (past, ecfs_archive_stop_flag (self), error);
+                  ecfs_past_journal_give (past, ecfs_archive_stop_flag (self), INT64_MAX, error);
+    *ret_n_lost = stored ? ecfs_past_journal_left (past, ecfs_archive_position (self, endpoint)) : 0;
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (self));
     return stored;
 }
@@ -197,14 +200,19 @@ static bool remove_files (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint
 }
 
 /* What of the past goes with it, for the user; NULL: nothing. */
-static char *lost_with (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint)
+static char *lost_with (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, unsigned n_untold)
 {
     uint64_t n, n_lost = 0;
+    g_autofree char *untold =
+        n_untold == 0 ? NULL
+                      : g_strdup_printf ("history: %u files of the journal were there alone, and others could not take "
+                                         "or believe them: moments that only they tell are lost",
+                                         n_untold);
     if (!count_objects (self, endpoint, &n, &n_lost, NULL) || n_lost == 0)
-        return NULL;
-    return g_strdup_printf ("history: %" PRIu64 " objects cannot be rebuilt without it, and what only the past has in "
-                            "them is lost",
-                            n_lost);
+        return g_steal_pointer (&untold);
+    return g_strdup_printf ("%s%shistory: %" PRIu64 " objects cannot be rebuilt without it, and what only the past has "
+                            "in them is lost",
+                            untold == NULL ? "" : untold, untold == NULL ? "" : "; ", n_lost);
 }
 
 /* What stays there, for the user; NULL: nothing. */
@@ -267,6 +275,7 @@ static bool check_key (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, G
 
 static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GError **error)
 {
+    unsigned n_untold = 0;
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self, name, error);
     if (endpoint == NULL || !check_others (self, endpoint, error) || !check_key (self, endpoint, error) ||
         !check_empty (self, endpoint, error))
@@ -274,10 +283,10 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
     if (!ecfs_archive_put_state (self, endpoint, ECFS_ENDPOINT_DRAINING, error))
         return false;
     if (!check_empty (self, endpoint, error) || !ecfs_archive_store_journal (self, NULL, NULL, error) ||
-        !store_snapshot (self, error))
+        !store_snapshot (self, endpoint, &n_untold, error))
         return ecfs_prefix (error, "endpoint %s stays, and is draining", name);
     bool superseded = strchr (name, ' ') != NULL; /* what is at its place now is another, which has its section */
-    g_autofree char *lost = lost_with (self, endpoint);
+    g_autofree char *lost = lost_with (self, endpoint, n_untold);
     g_autofree char *left = superseded ? NULL : clear_endpoint (self, endpoint);
     g_autofree char *trouble = ecfs_archive_trouble (self);
     if (trouble != NULL)
