@@ -124,7 +124,8 @@ static bool bring_object (EcfsCatalog *self, const EcfsTakeBack *what, const Ecf
                           "too few of its stripes are left: its deletion has begun, or endpoints lost them");
     /* What was in it before is of the past, which nothing that is moved out of it from now on takes along. */
     return ecfs_object_insert (self, object, ret_id, error) && EXEC (self, OBJECT_SINCE_EVER, error, INT (*ret_id)) &&
-           (was->kind != ECFS_OBJECT_LOG || EXEC (self, OBJECT_ADD_DEAD, error, INT (*ret_id), INT (1)));
+           (was->kind != ECFS_OBJECT_LOG || EXEC (self, OBJECT_ADD_DEAD, error, INT (*ret_id), INT (1))) &&
+           (was->kind != ECFS_OBJECT_PACK || EXEC (self, OBJECT_ADD_DEAD, error, INT (*ret_id), INT (object->size)));
 }
 
 static bool bring_extent (EcfsCatalog *self, const EcfsTakeBack *what, const EcfsExtent *extent, int64_t object,
