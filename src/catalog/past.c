@@ -68,8 +68,7 @@ GPtrArray *ecfs_catalog_past_by_uuid (EcfsCatalog *self, int64_t until_age_ns, c
     return READ (self, list_by_uuid (self, until_age_ns, after, max, error));
 }
 
-static bool forget (EcfsCatalog *self, int64_t until_age_ns, bool found_only, int64_t *after, bool *ret_more,
-                    GError **error)
+static bool forget (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more, GError **error)
 {
     int64_t last = 0;
     if (QUERY_NUMBER (self, PAST_OLD, &last, error, INT (*after), INT (until_age_ns), INT (BATCH)) < 0)
@@ -77,11 +76,7 @@ static bool forget (EcfsCatalog *self, int64_t until_age_ns, bool found_only, in
     *ret_more = last > 0;
     if (last == 0)
         return true;
-    /* What a recovery has found is not deleted, but nobody's from then on. */
-    if (!EXEC (self, FOUND_FORGET, error, INT (*after), INT (until_age_ns), INT (last)))
-        return false;
-    self->counters.totals.n_deletions -= ecfs_changes (self);
-    bool forgotten = found_only || EXEC (self, PAST_FORGET, error, INT (*after), INT (until_age_ns), INT (last));
+    bool forgotten = EXEC (self, PAST_FORGET, error, INT (*after), INT (until_age_ns), INT (last));
     *after = last;
     return forgotten;
 }
@@ -89,14 +84,7 @@ static bool forget (EcfsCatalog *self, int64_t until_age_ns, bool found_only, in
 bool ecfs_catalog_past_forget (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more, GError **error)
 {
     *ret_more = false;
-    return CHANGE (self, error, forget (self, until_age_ns, false, after, ret_more, error));
-}
-
-bool ecfs_catalog_past_forget_found (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more,
-                                     GError **error)
-{
-    *ret_more = false;
-    return CHANGE (self, error, forget (self, until_age_ns, true, after, ret_more, error));
+    return CHANGE (self, error, forget (self, until_age_ns, after, ret_more, error));
 }
 
 char *ecfs_past_name (const EcfsUuid *object)

@@ -25,13 +25,9 @@ GPtrArray *ecfs_catalog_past_by_uuid (EcfsCatalog *self, int64_t until_age_ns, c
                                       GError **error);
 /**
  * Some of those behind *after, which moves on from 0, are forgotten if they are not kept by that: their stripes wait
- * and come back as before, but nobody can repair them. Those that a recovery has found are orphans then. *ret_more: it
- * is to be called again.
+ * and come back as before, but nobody can repair them. *ret_more: it is to be called again.
  */
 bool ecfs_catalog_past_forget (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more, GError **error);
-/** The same of those that a recovery has found alone. */
-bool ecfs_catalog_past_forget_found (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more,
-                                     GError **error);
 /** What such an object is called, as it has no path; g_free (). */
 char *ecfs_past_name (const EcfsUuid *object);
 

@@ -335,22 +335,11 @@ uint64_t ecfs_restore_emptied (const EcfsRestore *self, uint64_t ino)
     return sequence == NULL ? 0 : *sequence;
 }
 
-/* What was to be deleted stays: an orphan, which only fsck --prune removes; or of the past, which was found. */
-static bool keep_found (EcfsCatalog *catalog, GError **error)
-{
-    int64_t n_found = 0;
-    if (!EXEC (catalog, DELETION_DELETE_OTHERS, error, INT (ECFS_DELETION_FOUND)) ||
-        !EXEC (catalog, PAST_DELETE_OTHERS, error, INT (ECFS_DELETION_FOUND)) ||
-        QUERY_NUMBER (catalog, DELETION_COUNT, &n_found, error, INT (ECFS_DELETION_FOUND)) < 0)
-        return false;
-    catalog->counters.totals.n_deletions = (uint64_t) n_found;
-    return true;
-}
-
+/* What was to be deleted stays: an orphan, which only fsck --prune removes. */
 static bool forget_deletions (EcfsCatalog *catalog, GError **error)
 {
     /* Journals do not tell what nobody has of a pack any more, nor since when there is what an object has. */
-    return keep_found (catalog, error) && EXEC (catalog, OBJECTS_SET_DEAD, error) &&
+    return delete_deletions (catalog, error) && EXEC (catalog, OBJECTS_SET_DEAD, error) &&
            EXEC (catalog, OBJECTS_SINCE_EVER, error);
 }
 

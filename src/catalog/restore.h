@@ -68,10 +68,6 @@ bool ecfs_restore_stripe (EcfsRestore *self, const EcfsUuid *object, const EcfsS
 bool ecfs_restore_forget_stripe (EcfsRestore *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
                                  GError **error);
 
-/** After finish (): these stripes of an object that only the past has (past.h) are there. It is looked after from now
- * on for as long as history says, and nothing of it is deleted. */
-bool ecfs_restore_find_past (EcfsRestore *self, const EcfsObjectRow *object, GError **error);
-
 /** Ends the records: the catalog begins epoch @epoch behind the record @sequence. */
 bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, GError **error);
 
@@ -82,7 +78,7 @@ bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino);
 uint64_t ecfs_restore_emptied (const EcfsRestore *self, uint64_t ino);
 
 /** Files that have no content still go: *ret_n_unfinished. No deletion is pending from then on: what a journal tells is
- * no reason to delete anything. But what was found of the past stays known. Durable. */
+ * no reason to delete anything. Durable. */
 bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error);
 
 /** Of a catalog that takes the place of another, before the first records: the row of an endpoint as it was there. */

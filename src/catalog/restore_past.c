@@ -28,21 +28,6 @@ bool ecfs_restore_drop_unnamed (EcfsRestore *self, GError **error)
     return true;
 }
 
-static bool find_past (EcfsCatalog *catalog, const EcfsObjectRow *object, GError **error)
-{
-    for (guint i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (!EXEC (catalog, PAST_FIND, error, UUID (&object->uuid), INT (stripe->index), INT (stripe->instance)))
-            return false;
-    }
-    return true;
-}
-
-bool ecfs_restore_find_past (EcfsRestore *self, const EcfsObjectRow *object, GError **error)
-{
-    return CHANGE (self->catalog, error, find_past (self->catalog, object, error));
-}
-
 static bool forget_stripe (EcfsCatalog *catalog, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
                            GError **error)
 {

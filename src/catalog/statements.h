@@ -25,10 +25,9 @@
     "-id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, seal, kind"
 /* A stripe that may be taken back; and an object of which some are looked after: what was removed behind ?2, and what
  * marks need. */
-#define IS_PAST "at_once IN (0, 4, 5)"
+#define IS_PAST "at_once IN (0, 4)"
 #define PAST_IS_KEPT                                                                                                   \
-    "(p.removed_age_ns > ?2 OR EXISTS (SELECT 1 FROM deletions d WHERE d.object = p.uuid AND (d.at_once = 4 OR "       \
-    "(d.at_once = 5 AND EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= d.born AND m.sequence < d.sequence)))))"
+    "(p.removed_age_ns > ?2 OR EXISTS (SELECT 1 FROM deletions d WHERE d.object = p.uuid AND d.at_once = 4))"
 #define EXTENT_COLUMNS  "start, length, object, object_start, sha256, generation"
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
@@ -238,13 +237,6 @@
     X (PAST_OLD, "SELECT ifnull (max (id), 0) FROM (SELECT id, removed_age_ns FROM past_objects WHERE id > ?1 " \
        "ORDER BY id LIMIT ?3) WHERE removed_age_ns <= ?2") \
     X (PAST_FORGET, "DELETE FROM past_objects AS p WHERE id > ?1 AND id <= ?3 AND NOT " PAST_IS_KEPT) \
-    X (PAST_FIND, "UPDATE deletions SET at_once = 5 WHERE object = ? AND idx = ? AND instance = ? AND digest IS NOT NULL") \
-    X (FOUND_FORGET, "DELETE FROM deletions WHERE at_once = 5 AND object IN (SELECT uuid FROM past_objects p WHERE id > ?1 " \
-       "AND id <= ?3 AND NOT " PAST_IS_KEPT ")") \
-    X (DELETION_DELETE_OTHERS, "DELETE FROM deletions WHERE at_once <> ?") \
-    X (PAST_DELETE_OTHERS, "DELETE FROM past_objects AS p WHERE NOT EXISTS (SELECT 1 FROM deletions d " \
-       "WHERE d.object = p.uuid AND d.at_once = ?)") \
-    X (DELETION_COUNT, "SELECT count (*) FROM deletions WHERE at_once = ?") \
     X (PAST_DOOM, "DELETE FROM past_objects WHERE uuid = (SELECT object FROM deletions WHERE id = ? AND " IS_PAST ")") \
     X (PAST_DELETE_AT, "DELETE FROM past_objects WHERE uuid IN (SELECT object FROM deletions WHERE endpoint = ?1 " \
        "ORDER BY at_once, queued_age_ns, id LIMIT ?2) AND NOT EXISTS (SELECT 1 FROM deletions d " \

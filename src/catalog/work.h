@@ -74,7 +74,6 @@ typedef enum EcfsDeletionKind {
     ECFS_DELETION_EXCHANGED = 2,   /* something else has the same content now */
     ECFS_DELETION_DOOMED = 3,      /* its removal may have begun: it counts as gone, and never comes back */
     ECFS_DELETION_MARKED = 4,      /* as REMOVED, and a mark needs it: it is not due */
-    ECFS_DELETION_FOUND = 5,       /* as REMOVED, before a recovery that found it: it is never due, but is forgotten */
 } EcfsDeletionKind;
 
 typedef struct EcfsDeletion {

@@ -4,12 +4,10 @@
  * names is read where another lies beside it, and where it is not what was stored, one that is takes its place. What
  * was stored after all others needs no look: it is what the last of these repairs or moves made.
  */
-#include "catalog/past.h"
 #include "object/log.h"
 #include "recover/recover_priv.h"
 
-#define CLOCKS_S     3600 /* that clocks of endpoints may differ */
-#define PAST_AT_ONCE 256
+#define CLOCKS_S 3600 /* that clocks of endpoints may differ */
 
 /* A stripe of which there are several, or another than the catalog names. */
 typedef struct Doubt {
@@ -205,47 +203,17 @@ bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsRecoverPieces *all, 
     return ecfs_codec_decodable (codec, present);
 }
 
-/* Whether it is there, or at an endpoint that nobody has asked. */
-static bool may_be_there (const EcfsRecovering *self, const EcfsRecoverPieces *all, const EcfsObjectRow *object,
-                          const EcfsStripeRow *stripe)
-{
-    bool is_asked = false;
-    for (size_t i = 0; i < self->n_places; i++)
-        is_asked = is_asked || self->places[i].id == stripe->endpoint;
-    return !is_asked || find_named (self, all, object, stripe) != NULL;
-}
-
 bool ecfs_recover_forget_gone (EcfsRecovering *self, const EcfsRecoverPieces *all, const EcfsObjectRow *object,
                                GError **error)
 {
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (!may_be_there (self, all, object, stripe) &&
+        bool is_asked = false;
+        for (size_t j = 0; j < self->n_places; j++)
+            is_asked = is_asked || self->places[j].id == stripe->endpoint;
+        if (is_asked && find_named (self, all, object, stripe) == NULL &&
             !ecfs_restore_forget_stripe (self->restore, object, stripe, error))
             return false;
-    }
-    return true;
-}
-
-/* Older ones may have been deleted, which no journal tells. */
-bool ecfs_recover_find_past (EcfsRecovering *self, const EcfsRecoverPieces *all, GError **error)
-{
-    int64_t after = 0;
-    for (guint n = PAST_AT_ONCE; n == PAST_AT_ONCE;) {
-        g_autoptr (GPtrArray) objects = ecfs_catalog_past (self->catalog, INT64_MIN, after, PAST_AT_ONCE, error);
-        if (objects == NULL)
-            return false;
-        n = objects->len;
-        for (guint i = 0; i < n; i++) {
-            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            g_autoptr (EcfsObjectRow) found = ecfs_object_row_copy (object);
-            after = object->id;
-            for (guint j = found->stripes->len; j-- > 0;)
-                if (!may_be_there (self, all, object, &g_array_index (found->stripes, EcfsStripeRow, j)))
-                    g_array_remove_index (found->stripes, j);
-            if (ecfs_recover_is_whole (self, all, object) && !ecfs_restore_find_past (self->restore, found, error))
-                return false;
-        }
     }
     return true;
 }

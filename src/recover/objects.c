@@ -434,8 +434,6 @@ static bool look (EcfsRecovering *self, const EcfsRecoverPieces *all, GError **e
         tell_rest (self);
         return true;
     }
-    if (!self->what->read_only && !ecfs_recover_find_past (self, all, error))
-        return false;
     self->pieces = all;
     g_autoptr (GArray) told = find_strays (self, all, error);
     g_autoptr (GPtrArray) strays = told == NULL ? NULL : gather_strays (self, told, error);

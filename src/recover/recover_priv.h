@@ -296,8 +296,6 @@ bool ecfs_recover_objects (EcfsRecovering *self, GError **error);
 
 /** The catalog's row of an object; ENOENT. */
 EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error);
-/** What only the past has is looked after again, as far as enough stripes of it are there. */
-bool ecfs_recover_find_past (EcfsRecovering *self, const EcfsRecoverPieces *all, GError **error);
 /** Whether enough stripes of such an object are there. */
 bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsRecoverPieces *all, const EcfsObjectRow *object);
 

@@ -241,10 +241,6 @@ static bool forget (EcfsRetention *self, GError **error)
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     if (!ecfs_archive_past_until (self->archive, &until_ns, error))
         return false;
-    for (bool more = true; more && !ecfs_archive_is_stopping (self->archive);)
-        if (!ecfs_catalog_past_forget_found (catalog, until_ns, &after, &more, error))
-            return false;
-    after = 0;
     until_ns = MIN (until_ns, ecfs_catalog_age_ns (catalog) - FORGET_NS); /* a mass deletion may keep what is younger */
     for (bool more = true; more && !ecfs_archive_is_stopping (self->archive);)
         if (!ecfs_catalog_past_forget (catalog, until_ns, &after, &more, error))

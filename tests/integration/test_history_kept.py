@@ -137,37 +137,6 @@ def test_a_recovery_finds_what_was_rebuilt(place, kept, gone):  # noqa: F811
     lab.assert_same_tree(tree, tree_at(place, recovered, moment))
 
 
-def test_what_a_recovery_finds_is_looked_after(place, kept, gone):  # noqa: F811
-    """As on the machine that was lost; and nothing of it is deleted."""
-    mount, moment, tree = gone
-    n_objects = past(kept)["objects"]
-    mount.umount()
-    shutil.rmtree(kept.path)
-    recovered, _ = recover(place, kept.endpoints)
-    assert past(recovered)["objects"] == n_objects
-    lose_stripes(kept.endpoints[0])
-    status, line = fsck(recovered, "-n")
-    assert status == 4 and f"{n_objects} objects" in line and not line.startswith("history  0 ")
-    status, line = fsck(recovered, "-y", "--deep")
-    assert status == 1 and "rebuilt" in line
-    status, line = fsck(recovered, "-n")
-    assert status == 0 and line.startswith("history  0 stripes missing")
-    for endpoint in kept.endpoints[1:3]:
-        endpoint.kill()
-    lab.assert_same_tree(tree, tree_at(place, recovered, moment))
-    for endpoint in kept.endpoints[1:3]:
-        endpoint.start()
-
-    # What was not kept any more by then is nobody's, as ever: it is not missed, and not deleted.
-    recovered.configure("archive", history="0", deletion_grace="0s")
-    assert past(recovered)["objects"] == 0
-    there = {path for endpoint in kept.endpoints for path in lab.stripe_files(endpoint)}
-    mount = place.mount(recovered)
-    (mount.path / "new").write_bytes(b"content")
-    recovered.await_stored()
-    assert there <= {path for endpoint in kept.endpoints for path in lab.stripe_files(endpoint)}
-
-
 def test_a_new_machine_gets_what_a_mark_names(place, archive):
     """After a thief was there, with two endpoints gone as well. What he left is history, and nothing of it is destroyed."""
     archive.configure("archive", history="0", deletion_grace="0s", pack_after="1s")
