@@ -130,7 +130,8 @@ static void test_authorities (void)
 {
     char base[] = "https://host", file[] = "/my/own";
     EcfsHttpConfig config = {.base = base};
-    EcfsHttp http = {.config = &config};
+    const EcfsHttpDialect plain = {.explain = NULL};
+    EcfsHttp http = {.config = &config, .dialect = &plain};
     EcfsHttpCall call = {.result = CURLE_SSL_CACERT_BADFILE, .problem = "error setting certificate file: /a/file"};
     g_autoptr (GError) system = ecfs_http_problem (&http, &call);
     g_assert_null (strstr (system->message, "(null)"));
