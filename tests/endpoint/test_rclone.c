@@ -41,7 +41,17 @@ static void test_items (void)
 {
     static const char file[] = "{\"Path\":\"a/b\",\"Name\":\"b\",\"Size\":17,\"ModTime\":\"2026-11-27T05:47:31.5Z\","
                                "\"IsDir\":false},";
-    static const char *const none[] = {"[", "]", "", "{", "{\"Path\":7,\"Size\":1}", "{\"Path\":\"a\"}", "7", "null,"};
+    static const char *const none[] = {"[",
+                                       "]",
+                                       "",
+                                       "{",
+                                       "{\"Path\":7,\"Size\":1}",
+                                       "{\"Path\":\"a\"}",
+                                       "7",
+                                       "null,",
+                                       "2{\"Path\":\"a\",\"Size\":1}",
+                                       "{\"Path\":\"a\",\"Size\":1}{}",
+                                       "{\"Path\":\"a\",\"Size\":1}2"};
     EcfsRcloneItem item;
     g_assert_true (ecfs_rclone_item_parse (file, strlen (file), &item));
     g_assert_cmpstr (item.path, ==, "a/b");

@@ -5,12 +5,45 @@
 #include <json-glib/json-glib.h>
 #include <string.h>
 
+/*
+ * Whether @text has the shape of one object and nothing around it: the parser of json-glib takes several values, and
+ * never frees but the last.
+ */
+static bool is_one_object (const char *text, size_t size)
+{
+    static const char outside[] = " \t\r\n:,.+-0123456789abcdefghijklmnopqrstuvwxyzE";
+    size_t depth = 0;
+    bool in_string = false, ended = false;
+    for (size_t i = 0; i < size; i++) {
+        const char *at = text + i;
+        if (in_string) {
+            if (*at == '\\')
+                i++;
+            else
+                in_string = *at != '"';
+        } else if (*at == '{' || *at == '[') {
+            if (depth++ == 0 && (ended || *at == '['))
+                return false;
+        } else if (*at == '}' || *at == ']') {
+            if (depth-- == 0)
+                return false;
+            ended = depth == 0;
+        } else if (*at == '"' && depth > 0) {
+            in_string = true;
+        } else if (*at == '\0' || strchr (depth > 0 ? outside : " \t\r\n", *at) == NULL) {
+            return false;
+        }
+    }
+    return ended;
+}
+
 /* The object in @text, to be unreferenced with *ret_parser; NULL: it is none. */
 static JsonObject *parse_object (const char *text, size_t size, JsonParser **ret_parser)
 {
     JsonParser *parser = json_parser_new ();
     JsonNode *root = NULL;
-    if (size <= ECFS_RCLONE_LINE_MAX && json_parser_load_from_data (parser, text, (gssize) size, NULL))
+    if (size <= ECFS_RCLONE_LINE_MAX && is_one_object (text, size) &&
+        json_parser_load_from_data (parser, text, (gssize) size, NULL))
         root = json_parser_get_root (parser);
     *ret_parser = parser;
     return root != NULL && JSON_NODE_HOLDS_OBJECT (root) ? json_node_get_object (root) : NULL;
