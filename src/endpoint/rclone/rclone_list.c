@@ -10,19 +10,42 @@ static GError *verdict (EcfsRcloneRun *run, int status, GError *error, const cha
 {
     EcfsRclone *self = ecfs_rclone (run->op.http);
     const char *last = run->child.last;
+    if (error == NULL && run->bad)
+        return ecfs_http_error (EPROTO, "%s: the list of rclone makes no sense", *name == '\0' ? "the remote" : name);
     if (error != NULL || status == 0)
         return error;
+    if (run->any) /* whatever vanished meanwhile: what was not told is not absent */
+        return ecfs_http_error (EIO, "%s: the list broke off: %s", *name == '\0' ? "the remote" : name,
+                                last != NULL ? last : "rclone ended without a word");
     return ecfs_rclone_error (self, name, last != NULL ? last : "rclone ended without a word");
 }
 
 /* Lists */
 
+/* The lines around items. */
+static bool is_frame (const char *text, size_t size)
+{
+    g_autofree char *word = g_strstrip (g_strndup (text, size));
+    return *word == '\0' || g_str_equal (word, "[") || g_str_equal (word, "]") || g_str_equal (word, "[]");
+}
+
+/* The next item of a list; false: there is none in this line, and where that is no list, it has heard enough. */
+static bool take_item (EcfsRcloneRun *run, const char *text, size_t size, EcfsRcloneItem *ret_item)
+{
+    if (ecfs_rclone_item_parse (text, size, ret_item)) {
+        run->any = true;
+        return true;
+    }
+    run->bad = !is_frame (text, size);
+    return false;
+}
+
 static bool on_line (EcfsRcloneRun *run, const char *text, size_t size)
 {
     EcfsStream *request = run->op.request;
     EcfsRcloneItem item;
-    if (!ecfs_rclone_item_parse (text, size, &item))
-        return true;
+    if (!take_item (run, text, size, &item))
+        return !run->bad;
     g_autofree char *name = g_strconcat (request->name, *request->name == '\0' ? "" : "/", item.path, NULL);
     if (!item.is_directory)
         ecfs_request_listed (request, name, item.size, item.mtime_s);
@@ -33,7 +56,7 @@ static bool on_line (EcfsRcloneRun *run, const char *text, size_t size)
 static void listed (EcfsRcloneRun *run, int status, GError *error)
 {
     const char *name = run->op.request->name;
-    bool absent = error == NULL && status == ECFS_RCLONE_ABSENT_STATUS && *name != '\0';
+    bool absent = error == NULL && status == ECFS_RCLONE_ABSENT_STATUS && *name != '\0' && !run->any && !run->bad;
     ecfs_http_op_end (&run->op, 0, absent ? NULL : verdict (run, status, error, name));
 }
 
@@ -55,16 +78,16 @@ void ecfs_rclone_list_begin (EcfsHttp *http, EcfsStream *request)
  */
 typedef struct RmdirRun {
     EcfsRcloneRun run;
-    bool any;
+    bool has_members;
 } RmdirRun;
 
 static bool on_member (EcfsRcloneRun *run, const char *text, size_t size)
 {
     EcfsRcloneItem item;
-    if (!ecfs_rclone_item_parse (text, size, &item))
-        return true;
+    if (!take_item (run, text, size, &item))
+        return !run->bad;
     ecfs_rclone_item_clear (&item);
-    ((RmdirRun *) run)->any = true;
+    ((RmdirRun *) run)->has_members = true;
     return false;
 }
 
@@ -141,7 +164,7 @@ static void members_told (EcfsRcloneRun *run, int status, GError *error)
     RmdirRun *rmdir = (RmdirRun *) run;
     const char *name = run->op.request->name;
     error = verdict (run, status, error, name);
-    if (error == NULL && rmdir->any)
+    if (error == NULL && rmdir->has_members)
         error = ecfs_http_error (ENOTEMPTY, "%s: %s", name, g_strerror (ENOTEMPTY));
     if (error != NULL)
         ecfs_http_op_end (&run->op, 0, error);

@@ -188,7 +188,10 @@ static void finish (ExamineOp *examine, GString **text)
 static void spare_examined (EcfsHttp *self, EcfsHttpOp *op)
 {
     ExamineOp *examine = (ExamineOp *) op;
-    (void) self;
+    if (op->call.result != CURLE_OK && op->call.result != CURLE_WRITE_ERROR) { /* our own stop is no failure */
+        ecfs_http_op_end (op, 0, ecfs_http_problem (self, &op->call));
+        return;
+    }
     bool is_part = examine->error != NULL || g_str_has_prefix (examine->text->str, examine->first->str);
     if (ecfs_http_good (op->call.status) && is_part && strip_whole (examine->text))
         finish (examine, &examine->text);
@@ -203,6 +206,10 @@ static void spare_examined (EcfsHttp *self, EcfsHttpOp *op)
 static void examined (EcfsHttp *self, EcfsHttpOp *op)
 {
     ExamineOp *examine = (ExamineOp *) op;
+    if (op->call.result != CURLE_OK && op->call.result != CURLE_WRITE_ERROR) { /* our own stop is no failure */
+        ecfs_http_op_end (op, 0, ecfs_http_problem (self, &op->call));
+        return;
+    }
     bool absent = ecfs_rclone_is_absent (op, ECFS_MARKER_NAME);
     if (ecfs_http_good (op->call.status) && strip_whole (examine->text)) {
         finish (examine, &examine->text);

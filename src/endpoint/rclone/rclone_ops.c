@@ -39,10 +39,19 @@ static void remove_file (EcfsHttp *self, EcfsHttpOp *op)
     ecfs_http_ask (op, &ask);
 }
 
+/* Which would count as the marker, were that alone removed. */
+static void spare_removed (EcfsHttp *self, EcfsHttpOp *op)
+{
+    if (ecfs_http_good (op->call.status) || ecfs_rclone_is_absent (op, ECFS_RCLONE_SPARE))
+        remove_file (self, op);
+    else
+        ecfs_http_op_end (op, 0, ecfs_http_refusal (op, ECFS_RCLONE_SPARE));
+}
+
 void ecfs_rclone_remove_begin (EcfsHttp *self, EcfsStream *request)
 {
     EcfsHttpOp *op = new_op (self, request);
-    EcfsHttpAsk spare = {.method = "DELETE", .name = ECFS_RCLONE_SPARE, .done = remove_file};
+    EcfsHttpAsk spare = {.method = "DELETE", .name = ECFS_RCLONE_SPARE, .done = spare_removed};
     if (strcmp (request->name, ECFS_MARKER_NAME) == 0)
         ecfs_http_ask (op, &spare); /* which is mostly not there */
     else
@@ -98,6 +107,8 @@ static void part_told (EcfsHttp *self, EcfsHttpOp *op)
         end_mending (mending, NULL);
     } else if (!ecfs_http_good (op->call.status)) {
         end_mending (mending, ecfs_http_refusal (op, mending->name));
+    } else if (op->call.length < 0) {
+        end_mending (mending, ecfs_http_error (EPROTO, "%s: rclone does not tell its size", mending->name));
     } else if (!ecfs_rclone_is_part (ecfs_rclone (self)->config, mending->name, (uint64_t) op->call.length)) {
         end_mending (mending, NULL); /* it is whole: only the answer was lost */
     } else {

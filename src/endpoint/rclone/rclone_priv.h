@@ -141,6 +141,8 @@ struct EcfsRcloneRun {
     int64_t heard_us;
     int64_t patience_us;                                              /* 0: as usual */
     bool full;                                                        /* line () has heard enough */
+    bool any;                                                         /* items were told */
+    bool bad;                                                         /* it is no list */
     bool (*line) (EcfsRcloneRun *run, const char *text, size_t size); /* false: that is enough */
     void (*ended) (EcfsRcloneRun *run, int status, GError *error);    /* @error: it did not end by itself; taken */
     void *user;

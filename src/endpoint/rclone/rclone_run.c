@@ -42,7 +42,7 @@ void ecfs_rclone_run_start (EcfsRcloneRun *run, const char *const *words)
     GError *error = NULL;
     g_string_truncate (run->rest, 0);
     run->n_heard = 0;
-    run->full = false;
+    run->full = run->any = run->bad = false;
     run->heard_us = ecfs_now_us ();
     g_clear_pointer (&run->child.last, g_free);
     if (!ecfs_rclone_spawn (&run->child, ecfs_rclone (run->op.http)->config, words, &error))
@@ -103,6 +103,8 @@ void ecfs_rclone_look (EcfsHttp *http)
     if (self->listener >= 0)
         ecfs_rclone_serve (self);
     ecfs_rclone_hear (&self->child);
+    if (http->broken == NULL && self->child.pid > 0 && self->child.errors < 0) /* nothing is to be asked of its name */
+        ecfs_http_break (http, ecfs_rclone_ended (self->config, &self->child));
     for (GList *at = self->runs.head, *next; at != NULL; at = next) {
         next = at->next;
         EcfsRcloneRun *run = at->data;

@@ -57,7 +57,7 @@ static void clear (EcfsHttpOp *op)
     WriteOp *write = (WriteOp *) op;
     const EcfsRcloneConfig *config = ecfs_rclone (op->http)->config;
     if (write->guard != NULL)
-        ecfs_http_op_drop (&write->guard->op);
+        write->guard->write = NULL; /* it ends by itself: the loop may be about to look at it */
     if (write->state >= WRITE_STORING && !write->settled)
         ecfs_rclone_note_broken (config, write->claimed, write->last == ECFS_PULL_END ? (int64_t) write->taken : -1);
     if (write->claimed != NULL)
@@ -250,8 +250,16 @@ static void looked (EcfsHttp *self, EcfsHttpOp *op)
 static void guarded (EcfsHttp *self, EcfsHttpOp *op)
 {
     WriteOp *write = ((Guard *) op)->write;
-    if (ecfs_rclone_is_absent (op, ECFS_MARKER_NAME))
-        set_error (write, ecfs_http_error (ENOENT, "%s is not there any more", self->config->plain));
+    const bool is_absent = ecfs_rclone_is_absent (op, ECFS_MARKER_NAME);
+    if (is_absent)
+        ecfs_slot_doubt (self->slot);
+    if (write == NULL) {
+        ecfs_http_op_drop (op);
+        return;
+    }
+    if (is_absent)
+        set_error (write, ecfs_http_error (ENOTCONN, "%s has no %s any more: not mounted, or another place?",
+                                           self->config->plain, ECFS_MARKER_NAME));
     else if (!ecfs_http_good (op->call.status))
         set_error (write, ecfs_http_refusal (op, ECFS_MARKER_NAME));
     ecfs_http_op_drop (op);

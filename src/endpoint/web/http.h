@@ -150,8 +150,9 @@ struct EcfsHttp {
     EcfsSlot *slot;
     const EcfsHttpDialect *dialect;
     const EcfsHttpConfig *config;
-    char *peer; /* set before the first call: an abstract UNIX socket that speaks HTTP/2; NULL: calls go to base */
-    bool met;   /* it was called; the first call is to be the only one until it is answered */
+    char *peer;     /* set before the first call: an abstract UNIX socket that speaks HTTP/2; NULL: calls go to base */
+    bool is_opened; /* a connection was made; to a peer there is no other */
+    bool met;       /* it was called; the first call is to be the only one until it is answered */
     CURLM *multi;
     GPtrArray *easies; /* that nobody uses now */
     GQueue ops;

@@ -176,7 +176,11 @@ static size_t on_header (char *line, size_t one, size_t size, void *user)
 /* No program that we start keeps a connection open. */
 static curl_socket_t on_open (void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
-    (void) user, (void) purpose;
+    EcfsHttp *self = user;
+    (void) purpose;
+    if (self->peer != NULL && self->is_opened) /* whoever has that name now is another */
+        return CURL_SOCKET_BAD;
+    self->is_opened = true;
     return socket (address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
@@ -227,6 +231,7 @@ static CURL *make_easy (EcfsHttp *self)
                              self->config->http2 ? (long) CURL_HTTP_VERSION_2TLS : (long) CURL_HTTP_VERSION_1_1);
     (void) curl_easy_setopt (easy, CURLOPT_PIPEWAIT, self->config->http2 ? 1L : 0L);
     (void) curl_easy_setopt (easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
+    (void) curl_easy_setopt (easy, CURLOPT_OPENSOCKETDATA, self);
     (void) curl_easy_setopt (easy, CURLOPT_SOCKOPTFUNCTION, on_socket);
     (void) curl_easy_setopt (easy, CURLOPT_WRITEFUNCTION, on_body);
     (void) curl_easy_setopt (easy, CURLOPT_HEADERFUNCTION, on_header);
