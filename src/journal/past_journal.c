@@ -1,10 +1,8 @@
 #include "journal/past_journal.h"
 
 #include "archive/lineage.h"
-#include "catalog/brake.h"
 #include "catalog/journal_file.h"
 #include "catalog/journal_rows.h"
-#include "catalog/marks.h"
 #include "journal/journal_io.h"
 #include "journal/journal_watch.h"
 #include "journal/snapshot.h"
@@ -112,28 +110,17 @@ static void list (EcfsPastJournal *self)
     }
 }
 
-static bool is_wanted (EcfsArchive *archive, bool *ret_wanted, GError **error)
-{
-    EcfsBrake brake;
-    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), error);
-    if (marks == NULL || !ecfs_catalog_brake (ecfs_archive_catalog (archive), &brake, error))
-        return false;
-    *ret_wanted = ecfs_archive_config (archive)->history_us > 0 || marks->len > 0 || brake.until_age_ns > 0;
-    return true;
-}
-
 EcfsPastJournal *ecfs_past_journal_look (EcfsArchive *archive, GError **error)
 {
-    bool wanted;
     g_autoptr (EcfsPastJournal) self = g_new0 (EcfsPastJournal, 1);
     self->archive = archive;
     self->n_endpoints = ecfs_archive_n_endpoints (archive);
     self->files = g_new0 (GArray *, self->n_endpoints + 1);
     self->loaded = g_new0 (Loaded, self->n_endpoints + 1);
     self->rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
-    if (self->rows == NULL || !is_wanted (archive, &wanted, error))
+    if (self->rows == NULL)
         return NULL;
-    if (wanted && self->rows->len > 0) {
+    if (self->rows->len > 0 && ecfs_snapshot_past_is_wanted (archive, self->rows)) {
         self->ends = ecfs_snapshot_past_may_go (archive, self->rows);
         list (self);
     }
@@ -141,25 +128,6 @@ EcfsPastJournal *ecfs_past_journal_look (EcfsArchive *archive, GError **error)
 }
 
 /* What an endpoint lacks */
-
-/* What the segments of an endpoint have, in order; g_array_unref (). */
-static GArray *spans_of (const GArray *files)
-{
-    GArray *spans = g_array_new (FALSE, FALSE, sizeof (Span));
-    for (guint i = 0; i < files->len; i++) {
-        const EcfsJournalFile *file = &have_at (files, i)->file;
-        Span *last = spans->len == 0 ? NULL : &g_array_index (spans, Span, spans->len - 1);
-        if (file->kind != ECFS_JOURNAL_SEGMENT || have_at (files, i)->is_bad)
-            continue;
-        if (last != NULL && last->epoch == file->epoch && file->first <= last->last + 1) {
-            last->last = MAX (last->last, file->last);
-            continue;
-        }
-        const Span span = {.epoch = file->epoch, .first = file->first, .last = file->last};
-        g_array_append_val (spans, span);
-    }
-    return spans;
-}
 
 /* Whether all records of a segment are in them. */
 static bool covers (const GArray *spans, const EcfsJournalFile *segment)
@@ -173,24 +141,38 @@ static bool covers (const GArray *spans, const EcfsJournalFile *segment)
     return next > segment->last;
 }
 
-static int compare_spans (const void *a, const void *b)
+static bool is_before (const Span *a, const Span *b)
 {
-    const Span *left = a, *right = b;
-    if (left->epoch != right->epoch)
-        return left->epoch < right->epoch ? -1 : 1;
-    return (left->first > right->first) - (left->first < right->first);
+    return a->epoch != b->epoch ? a->epoch < b->epoch : a->first < b->first;
 }
 
-static void add_span (GArray *spans, const EcfsJournalFile *segment)
+/* In its place, or into the span that it continues. */
+static void add_span (GArray *spans, const Span *span)
 {
-    Span *last = spans->len == 0 ? NULL : &g_array_index (spans, Span, spans->len - 1);
-    if (last != NULL && last->epoch == segment->epoch && segment->first == last->last + 1) {
-        last->last = segment->last;
-        return;
-    }
+    guint i = spans->len;
+    while (i > 0 && is_before (span, &g_array_index (spans, Span, i - 1)))
+        i--;
+    Span *before = i == 0 ? NULL : &g_array_index (spans, Span, i - 1);
+    if (before != NULL && before->epoch == span->epoch && span->first <= before->last + 1)
+        before->last = MAX (before->last, span->last);
+    else
+        g_array_insert_vals (spans, i, span, 1);
+}
+
+static void add_segment (GArray *spans, const EcfsJournalFile *segment)
+{
     const Span span = {.epoch = segment->epoch, .first = segment->first, .last = segment->last};
-    g_array_append_val (spans, span);
-    g_array_sort (spans, compare_spans);
+    add_span (spans, &span);
+}
+
+/* What the segments of an endpoint have, in order; g_array_unref (). */
+static GArray *spans_of (const GArray *files)
+{
+    GArray *spans = g_array_new (FALSE, FALSE, sizeof (Span));
+    for (guint i = 0; i < files->len; i++)
+        if (have_at (files, i)->file.kind == ECFS_JOURNAL_SEGMENT && !have_at (files, i)->is_bad)
+            add_segment (spans, &have_at (files, i)->file);
+    return spans;
 }
 
 static bool is_of (const EcfsJournalFile *part, const EcfsJournalFile *last)
@@ -257,7 +239,7 @@ static GArray *list_wanted (const EcfsPastJournal *self, size_t position)
                     want_parts (self, from, &have->file, own, wanted);
             } else if (!covers (spans, &have->file)) {
                 g_array_append_vals (wanted, have, 1);
-                add_span (spans, &have->file);
+                add_segment (spans, &have->file);
             }
         }
     }
@@ -301,18 +283,12 @@ typedef enum Word {
     WORD_OTHER,
 } Word;
 
-static bool is_same_row (const EcfsJournalRow *a, const EcfsJournalRow *b)
-{
-    return a->sequence == b->sequence && a->time_ns == b->time_ns && a->record->len == b->record->len &&
-           memcmp (a->record->data, b->record->data, a->record->len) == 0;
-}
-
 /* Of a segment: rows in order, each once. *n_same counts those of @rows that were met. False: there are others. */
 static bool compare_segments (const GPtrArray *rows, const GPtrArray *theirs, guint *n_same)
 {
     for (guint i = 0, j = 0; i < rows->len && j < theirs->len;) {
         const EcfsJournalRow *a = g_ptr_array_index (rows, i), *b = g_ptr_array_index (theirs, j);
-        if (a->sequence == b->sequence && !is_same_row (a, b))
+        if (a->sequence == b->sequence && !ecfs_journal_row_equal (a, b))
             return false;
         *n_same += a->sequence == b->sequence;
         i += a->sequence <= b->sequence;
@@ -333,7 +309,7 @@ static bool is_same_part (const EcfsJournalFile *file, const GPtrArray *rows, co
 {
     bool same = their_file->time_ns == file->time_ns && theirs->len == rows->len;
     for (guint i = 0; same && i < rows->len; i++)
-        same = is_same_row (g_ptr_array_index (rows, i), g_ptr_array_index (theirs, i));
+        same = ecfs_journal_row_equal (g_ptr_array_index (rows, i), g_ptr_array_index (theirs, i));
     return same;
 }
 
@@ -379,6 +355,16 @@ static void mark_bad (EcfsPastJournal *self, const Have *bad)
     }
 }
 
+/* Whether a file of that name is known to be bad. */
+static bool has_bad (const GArray *files, const Have *other)
+{
+    for (guint i = 0; i < files->len; i++)
+        if (have_at (files, i)->is_bad && have_at (files, i)->file.kind == other->file.kind &&
+            compare (have_at (files, i), other) == 0)
+            return true;
+    return false;
+}
+
 typedef enum Given {
     GIVEN,
     GIVEN_NOT,     /* it is bad */
@@ -401,11 +387,16 @@ static Given give (EcfsPastJournal *self, size_t position, const Have *have, con
         mark_bad (self, have);
         return GIVEN_NOT;
     }
-    if (!ecfs_journal_store (to->endpoint, name, bytes, stop, &why) && why->code != EEXIST) {
+    const bool stored = ecfs_journal_store (to->endpoint, name, bytes, stop, &why);
+    if (!stored && why->code == EEXIST)
+        return has_bad (self->files[position], have) ? GIVEN_NOT : GIVEN; /* another gave it meanwhile */
+    if (!stored) {
         g_warning ("endpoint %s lacks files of the journal that tell the past: %s", to->name, why->message);
         return GIVEN_NOTHING;
     }
-    g_array_append_vals (self->files[position], have, 1);
+    Have own = *have;
+    own.position = position;
+    g_array_append_val (self->files[position], own);
     return GIVEN;
 }
 
@@ -453,10 +444,9 @@ unsigned ecfs_past_journal_left (EcfsPastJournal *self, size_t position)
         const bool stays = i != position && self->files[i] != NULL &&
                            ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, i));
         g_autoptr (GArray) own = stays ? spans_of (self->files[i]) : NULL;
-        if (own != NULL)
-            g_array_append_vals (spans, own->data, own->len);
+        for (guint j = 0; own != NULL && j < own->len; j++)
+            add_span (spans, &g_array_index (own, Span, j));
     }
-    g_array_sort (spans, compare_spans);
     for (guint i = 0; self->files[position] != NULL && i < self->files[position]->len; i++) {
         const EcfsJournalFile *file = &have_at (self->files[position], i)->file;
         n += file->kind == ECFS_JOURNAL_SEGMENT && !covers (spans, file);

@@ -23,6 +23,7 @@
 #define END_US         (10 * G_USEC_PER_SEC) /* for one that is due when the archive is closed … */
 #define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
 #define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
+#define PAST_LEAST_NS  INT64_C (60000000000) /* below that it is the present */
 #define PAST_US        (60 * G_USEC_PER_SEC) /* for giving back what tells the past, at one time */
 #define MERGE_US       (20 * G_USEC_PER_SEC) /* for one endpoint at one look */
 
@@ -327,6 +328,13 @@ static bool tidy_endpoint (EcfsSnapshots *self, EcfsEndpoint *endpoint, const GA
         tidied = ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (names, i), &error) || error->code == ENOENT;
     }
     return tidied; /* tried again later: what stays costs room only */
+}
+
+bool ecfs_snapshot_past_is_wanted (EcfsArchive *archive, const GArray *rows)
+{
+    g_autoptr (GArray) marks = ecfs_catalog_marks (ecfs_archive_catalog (archive), NULL); /* NULL: who knows */
+    return marks == NULL || marks->len > 0 ||
+           history_since (archive, rows, NULL) < g_get_real_time () * 1000 - PAST_LEAST_NS;
 }
 
 bool ecfs_snapshot_past_may_go (EcfsArchive *archive, const GArray *rows)

@@ -65,6 +65,8 @@ bool ecfs_snapshot_store (const EcfsSnapshotOrder *order, EcfsSnapshotRow *ret_r
  * By who has the archive open for writing. */
 bool ecfs_snapshot_note (EcfsArchive *archive, const EcfsSnapshotRow *row, GError **error);
 
+/** Whether anybody wants to see moments of before: by history or a mark, or as names went in a mass. */
+bool ecfs_snapshot_past_is_wanted (EcfsArchive *archive, const GArray *rows);
 /** Whether nobody wants what tells the past before the last of these snapshots (newest first). */
 bool ecfs_snapshot_past_may_go (EcfsArchive *archive, const GArray *rows);
 

@@ -71,7 +71,7 @@ bool ecfs_segment_is_whole (const EcfsJournalFile *file, const GPtrArray *rows)
     return whole;
 }
 
-static bool is_same (const EcfsJournalRow *a, const EcfsJournalRow *b)
+bool ecfs_journal_row_equal (const EcfsJournalRow *a, const EcfsJournalRow *b)
 {
     return a->sequence == b->sequence && a->time_ns == b->time_ns && a->record->len == b->record->len &&
            memcmp (a->record->data, b->record->data, a->record->len) == 0;
@@ -81,6 +81,6 @@ bool ecfs_segment_has_rows (const GPtrArray *all, uint64_t at, const GPtrArray *
 {
     bool has = at <= all->len && some->len <= all->len - at;
     for (guint i = 0; has && i < some->len; i++)
-        has = is_same (g_ptr_array_index (all, at + i), g_ptr_array_index (some, i));
+        has = ecfs_journal_row_equal (g_ptr_array_index (all, at + i), g_ptr_array_index (some, i));
     return has;
 }

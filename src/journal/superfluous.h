@@ -37,6 +37,8 @@ int ecfs_segment_compare (const EcfsJournalFile *a, const EcfsJournalFile *b);
 bool ecfs_segment_contains (const EcfsJournalFile *wide, const EcfsJournalFile *other);
 /** Whether @rows (of EcfsJournalRow) are all records of the segment, without a gap. */
 bool ecfs_segment_is_whole (const EcfsJournalFile *file, const GPtrArray *rows);
+/** Whether both are the same record, of the same time. */
+bool ecfs_journal_row_equal (const EcfsJournalRow *a, const EcfsJournalRow *b);
 /** Whether the records of @all have those of @some from their number @at on. */
 bool ecfs_segment_has_rows (const GPtrArray *all, uint64_t at, const GPtrArray *some);
 

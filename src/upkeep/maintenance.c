@@ -66,13 +66,14 @@ static void ask_space (EcfsMaintenance *self)
 }
 
 /* Whether some endpoint takes nothing before its space figure says that it can. */
-static bool any_full (const EcfsArchive *archive)
+static bool any_full (const EcfsArchive *archive, bool with_capacity)
 {
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
         EcfsEndpointHealth health = {0};
-        if (ecfs_archive_endpoint (archive, i)->endpoint != NULL)
-            ecfs_endpoint_health (ecfs_archive_endpoint (archive, i)->endpoint, &health);
-        bool full = health.full;
+        EcfsEndpoint *endpoint = ecfs_archive_endpoint (archive, i)->endpoint;
+        if (endpoint != NULL)
+            ecfs_endpoint_health (endpoint, &health);
+        bool full = health.full && (!with_capacity || ecfs_endpoint_capacity (endpoint) > 0);
         ecfs_endpoint_health_clear (&health);
         if (full)
             return true;
@@ -81,10 +82,11 @@ static bool any_full (const EcfsArchive *archive)
 }
 
 /* Before they are asked, which makes it count. */
-static void count_used (EcfsMaintenance *self, bool soon)
+static void count_used (EcfsMaintenance *self)
 {
     g_autoptr (GError) error = NULL;
     int64_t now_us = ecfs_now_us ();
+    bool soon = any_full (self->archive, true);
     bool is_due = self->counted_us == 0 || now_us - self->counted_us >= (soon ? COUNT_SOON_US : COUNT_PERIOD_US);
     if (!is_due || !ecfs_archive_has_capacities (self->archive))
         return;
@@ -96,11 +98,11 @@ static void count_used (EcfsMaintenance *self, bool soon)
 /* Asks when it is time, and counts anew when something moved. */
 static void keep_space (EcfsMaintenance *self, bool nobody_owes)
 {
-    bool soon = any_full (self->archive) || ecfs_archive_space_is_owed (self->archive);
+    bool soon = any_full (self->archive, false) || ecfs_archive_space_is_owed (self->archive);
     int64_t period_us = soon ? PAUSE_US : SPACE_PERIOD_US;
     if (nobody_owes && (self->asked_us == 0 || ecfs_now_us () - self->asked_us >= period_us)) {
         self->asked_us = ecfs_now_us ();
-        count_used (self, soon);
+        count_used (self);
         ask_space (self);
     }
     uint64_t state = ecfs_archive_space_state (self->archive);

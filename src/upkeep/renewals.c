@@ -3,7 +3,7 @@
 #include "archive/common.h"
 #include "archive/exchange.h"
 #include "archive/past.h"
-#include "catalog/marks.h"
+#include "journal/snapshot.h"
 #include "journal/superfluous.h"
 #include "util/io.h"
 
@@ -22,6 +22,7 @@ typedef enum Phase {
     JOURNAL,
     SNAPSHOTS,
     MARKER,
+    MARKERS, /* where none is replaced */
     N_PHASES,
 } Phase;
 
@@ -202,19 +203,14 @@ static void on_all_listed (void *user, uint64_t value, const GError *error)
 /* What is before the last of them may go, and is left to that. */
 static GArray *kept_snapshots (EcfsArchive *archive)
 {
-    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
-    g_autoptr (GArray) marks = ecfs_catalog_marks (catalog, NULL); /* NULL: more is kept */
-    g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, NULL);
-    const EcfsJournalNeeds needs = {.n_copies = ecfs_archive_journal_copies (archive),
-                                    .since_ns = ecfs_config_history_since (ecfs_archive_config (archive)),
-                                    .marks = marks};
-    return rows != NULL && ecfs_journal_may_go (rows, &needs) ? g_steal_pointer (&rows) : NULL;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), NULL); /* NULL: more is kept */
+    return rows != NULL && ecfs_snapshot_past_may_go (archive, rows) ? g_steal_pointer (&rows) : NULL;
 }
 
 static void list (Round *self, const EcfsArchiveEndpoint *endpoint, const char *directory)
 {
     g_clear_pointer (&self->rows, g_array_unref);
-    if (self->facts.phase != KEYS)
+    if (self->facts.phase == JOURNAL || self->facts.phase == SNAPSHOTS)
         self->rows = kept_snapshots (self->renewals->archive);
     ecfs_mutex_lock (&self->renewals->lock);
     self->n_open++;
@@ -225,8 +221,10 @@ static void list (Round *self, const EcfsArchiveEndpoint *endpoint, const char *
 /* The next names, of some objects or of a directory, which may take a while. */
 static bool fill (Round *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
-    static const char *const directories[N_PHASES] = {
-        [KEYS] = ECFS_KEYS_DIRECTORY, [JOURNAL] = ECFS_JOURNAL_DIRECTORY, [SNAPSHOTS] = ECFS_SNAPSHOT_DIRECTORY};
+    static const char *const directories[N_PHASES] = {[KEYS] = ECFS_KEYS_DIRECTORY,
+                                                      [JOURNAL] = ECFS_JOURNAL_DIRECTORY,
+                                                      [SNAPSHOTS] = ECFS_SNAPSHOT_DIRECTORY,
+                                                      [MARKERS] = ECFS_MARKER_DIRECTORY};
     g_ptr_array_set_size (self->names, 0);
     self->next = 0;
     self->has_more = false;
@@ -335,13 +333,12 @@ static void go_on (Round *self, const EcfsArchiveEndpoint *endpoint)
             return;
         }
     }
-    if ((!self->is_filled || self->next == self->names->len) && !fill (self, endpoint, &why)) {
+    if (self->is_filled && self->next < self->names->len) {
+        ask (self, endpoint);
+    } else if (!fill (self, endpoint, &why)) {
         self->is_filled = false;
         g_info ("%s", why->message); /* tried again; the catalog says what is wrong with it */
-        return;
-    }
-    if (self->names->len > 0)
-        ask (self, endpoint);
+    }                                /* what it lists is asked about at the next look, when all is there */
 }
 
 static bool look_at (Round *self)
