@@ -97,9 +97,9 @@ void ecfs_archive_stop (EcfsArchive *self);
 void ecfs_archive_repair_behind (EcfsArchive *self);
 /** Something was queued for repair. Thread-safe. */
 void ecfs_archive_hurry_repairs (EcfsArchive *self);
-/** Waits until the catalog has what readers met damaged up to now, or until @deadline_us; where repairs run behind.
- * Thread-safe. */
-void ecfs_archive_await_damage (EcfsArchive *self, int64_t deadline_us);
+/** Waits until the catalog has what readers met damaged up to now, where repairs run behind; false: it has not at
+ * @deadline_us. Thread-safe. */
+bool ecfs_archive_await_damage (EcfsArchive *self, int64_t deadline_us);
 /** From now on small files are packed in the background. Likewise. */
 void ecfs_archive_pack_behind (EcfsArchive *self);
 /** From now on what is pinned is kept in the cache, if there is one. Likewise; also for READONLY. */

@@ -195,7 +195,8 @@ static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
 static bool handle_status (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     EcfsControl *self = client->server;
-    ecfs_archive_await_damage (self->archive, ecfs_now_us () + STATUS_PATIENCE_US);
+    (void) ecfs_archive_await_damage (self->archive,
+                                      ecfs_now_us () + STATUS_PATIENCE_US); /* it is told the next time */
     JsonObject *status =
         ecfs_archive_status (self->archive, STATUS_PATIENCE_US, ecfs_control_flag (request, "survey"), error);
     if (status == NULL)
@@ -260,7 +261,10 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
     JsonArray *paths = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
     (void) reply; /* nothing to tell */
     ecfs_archive_reconsider_hold (client->server->archive, is_wanted, client);
-    ecfs_archive_await_damage (client->server->archive, ecfs_now_us () + MET_PATIENCE_US);
+    if (!ecfs_archive_await_damage (client->server->archive, ecfs_now_us () + MET_PATIENCE_US))
+        return ecfs_fail (error, ETIMEDOUT,
+                          "readers met damaged stripes, which could not be looked at in time: run this again, or "
+                          "'ecfs fsck -y'");
     return drain (client, paths, !ecfs_control_flag (request, "quorum"), error) &&
            ecfs_archive_store_journal (client->server->archive, is_wanted, client, error) &&
            ecfs_archive_confirm_key (client->server->archive, is_wanted, client, error);

@@ -70,11 +70,10 @@ void ecfs_archive_hurry_repairs (EcfsArchive *self)
         ecfs_repairer_hurry (repairer);
 }
 
-void ecfs_archive_await_damage (EcfsArchive *self, int64_t deadline_us)
+bool ecfs_archive_await_damage (EcfsArchive *self, int64_t deadline_us)
 {
     EcfsRepairer *repairer = ecfs_archive_service (self, ECFS_SERVICE_REPAIR);
-    if (repairer != NULL && !ecfs_archive_is_readonly (self))
-        ecfs_repairer_await_queued (repairer, deadline_us);
+    return repairer == NULL || ecfs_archive_is_readonly (self) || ecfs_repairer_await_queued (repairer, deadline_us);
 }
 
 void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us)

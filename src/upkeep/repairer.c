@@ -48,6 +48,7 @@ struct EcfsRepairer {
     bool stopping; /* guarded by lock, as all up to the next comment */
     bool hurried;
     uint64_t n_looks_begun, n_looks_ended; /* at what readers met */
+    bool is_unqueued;                      /* by the last, as the catalog could not take it */
     EcfsCond looked;
     Bucket any, trickle; /* repair_rate, and what is left of it beside who works */
     EcfsRepairerFacts facts;
@@ -529,19 +530,22 @@ static void begin_look (EcfsRepairer *self)
     ecfs_mutex_unlock (&self->lock);
 }
 
-static void end_look (EcfsRepairer *self)
+static void end_look (EcfsRepairer *self, bool unqueued)
 {
     ecfs_mutex_lock (&self->lock);
     self->n_looks_ended++;
+    self->is_unqueued = unqueued;
     ecfs_cond_broadcast (&self->looked);
     ecfs_mutex_unlock (&self->lock);
 }
 
-static bool queue_met (EcfsRepairer *self)
+/* *ret_unqueued: something was met, and is not in the queue. */
+static bool queue_met (EcfsRepairer *self, bool *ret_unqueued)
 {
     unsigned n_queued = 0;
     g_autoptr (GError) error = NULL;
     g_autoptr (GArray) sightings = take_sightings (self);
+    *ret_unqueued = false;
     if (sightings->len == 0)
         return false;
     bool queued = ecfs_sightings_queue (ecfs_archive_catalog (self->archive), sightings, &n_queued, &error);
@@ -549,6 +553,7 @@ static bool queue_met (EcfsRepairer *self)
         g_log (G_LOG_DOMAIN, self->queue_full ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING,
                "%s; \"ecfs-fsck --deep -y\" finds and repairs what is not queued", error->message);
     self->queue_full = ecfs_errno (error) == ENOSPC;
+    *ret_unqueued = !queued;
     if (n_queued > 0)
         g_message ("%u damaged stripes were met and are queued for repair", n_queued);
     return n_queued > 0;
@@ -557,9 +562,10 @@ static bool queue_met (EcfsRepairer *self)
 /* What readers met goes to the queue, whether or not it is repaired from there. True: something new is there. */
 static bool queue_sightings (EcfsRepairer *self)
 {
+    bool unqueued;
     begin_look (self);
-    bool news = queue_met (self);
-    end_look (self);
+    bool news = queue_met (self, &unqueued);
+    end_look (self, unqueued);
     return news;
 }
 
@@ -727,7 +733,7 @@ void ecfs_repairer_hurry (EcfsRepairer *self)
     ecfs_mutex_unlock (&self->lock);
 }
 
-void ecfs_repairer_await_queued (EcfsRepairer *self, int64_t deadline_us)
+bool ecfs_repairer_await_queued (EcfsRepairer *self, int64_t deadline_us)
 {
     bool any = ecfs_sightings_any (ecfs_archive_sightings (self->archive));
     ecfs_mutex_lock (&self->lock);
@@ -738,7 +744,9 @@ void ecfs_repairer_await_queued (EcfsRepairer *self, int64_t deadline_us)
     while (self->n_looks_ended < awaited && !self->stopping &&
            ecfs_cond_wait_until (&self->looked, &self->lock, deadline_us))
         ;
+    const bool queued = self->n_looks_ended >= awaited && !self->is_unqueued;
     ecfs_mutex_unlock (&self->lock);
+    return queued;
 }
 
 void ecfs_repairer_facts (EcfsRepairer *self, EcfsRepairerFacts *ret_facts)

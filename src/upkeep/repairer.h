@@ -51,9 +51,9 @@ void ecfs_repairer_stop (EcfsRepairer *self);
 
 /** What is noted or queued is looked at soon. Any thread. */
 void ecfs_repairer_hurry (EcfsRepairer *self);
-/** Waits until what readers met up to now is in the queue, as far as it is proven; at once where they met nothing. Not
- * longer than until @deadline_us (ecfs_now_us ()). Any thread, before stop (). */
-void ecfs_repairer_await_queued (EcfsRepairer *self, int64_t deadline_us);
+/** Waits until what readers met up to now is in the queue, as far as it is proven; at once where they met nothing.
+ * False: it is not at @deadline_us (ecfs_now_us ()), or could not be queued. Any thread, before stop (). */
+bool ecfs_repairer_await_queued (EcfsRepairer *self, int64_t deadline_us);
 
 /** To be cleared; thread-safe. */
 void ecfs_repairer_facts (EcfsRepairer *self, EcfsRepairerFacts *ret_facts);

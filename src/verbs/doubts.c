@@ -79,7 +79,8 @@ static bool queue_gone (EcfsArchive *archive, const EcfsDoubt *doubts, guint n, 
         }
         g_error_free (why); /* it was replaced or deleted meanwhile */
     }
-    (void) ecfs_sightings_confirm (archive, sightings, always, NULL); /* nobody cancels it */
+    if (!ecfs_sightings_confirm (archive, sightings, always, NULL))
+        ecfs_sightings_drop_gone (sightings); /* what nobody could ask for is not known to be gone */
     return ecfs_sightings_queue (ecfs_archive_catalog (archive), sightings, &n_queued, error);
 }
 
