@@ -30,7 +30,7 @@ struct EcfsAlarms {
 
 /* Kinds of problems that are told by their own names; what else there is has a source of its own below. */
 static const char *const told_kinds[] = {"old-copy", "in-doubt", "catalog", "key",      "not-stored", "crowded",
-                                         "gap",      "history",  "shrunk",  "given-up", "no-place"};
+                                         "gap",      "history",  "shrunk",  "given-up", "no-place",   "exposed"};
 static const char *const told_of_endpoints[] = {"full", "contradicts", "false-marker"};
 
 /* What is wrong, and what to do; g_free () */

@@ -22,7 +22,7 @@
 /* The word of the design for an endpoint's state, with the connection seen from this process. */
 const char *ecfs_status_state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
 {
-    if (endpoint->endpoint == NULL)
+    if (endpoint->endpoint == NULL && endpoint->state < ECFS_ENDPOINT_FAILED) /* what was given up stays so */
         return "unconfigured";
     if (endpoint->state == ECFS_ENDPOINT_ACTIVE && !health->down && (health->full || health->refuses))
         return health->full ? "full" : "refusing";

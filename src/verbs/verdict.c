@@ -19,6 +19,7 @@
 void ecfs_verdict_add (EcfsStatusVerdict *self, const EcfsStatusProblem *problem)
 {
     JsonObject *facts = json_object_new ();
+    g_assert (problem->kind != NULL);
     json_object_set_string_member (facts, "verdict", problem->verdict);
     json_object_set_string_member (facts, "kind", problem->kind);
     if (problem->endpoint != NULL)

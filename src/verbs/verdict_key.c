@@ -99,6 +99,7 @@ static void judge_key_zones (EcfsStatusVerdict *self, JsonObject *key)
         return;
     ecfs_verdict_add (
         self, &(EcfsStatusProblem){
+                  .kind = "exposed",
                   .verdict = "exposed",
                   .check = 1,
                   .reason = g_strdup_printf ("several shares of the archive's key are in one zone: %s", merged),
@@ -119,6 +120,7 @@ static void judge_key_threshold (EcfsStatusVerdict *self, JsonObject *key)
         return;
     ecfs_verdict_add (
         self, &(EcfsStatusProblem){
+                  .kind = "exposed",
                   .verdict = "exposed",
                   .check = 1,
                   .reason = g_strdup_printf ("%" PRIi64 " zones bring the archive's key back, and as many may vanish "
@@ -134,6 +136,7 @@ static void judge_key_slots (EcfsStatusVerdict *self)
 {
     ecfs_verdict_add (
         self, &(EcfsStatusProblem){
+                  .kind = "key",
                   .verdict = "at risk",
                   .check = 2,
                   .reason = g_strdup ("no key slot is left, so nothing that endpoints have opens the archive's key"),

@@ -14,7 +14,7 @@ void ecfs_verdict_judge_silent_mount (EcfsStatusVerdict *self)
     int64_t pid = ecfs_verdict_number (silent, "pid");
     bool stopped = json_object_get_boolean_member_with_default (silent, "stopped", FALSE);
     g_autofree char *place = *mountpoint == '\0' ? g_strdup ("") : g_strdup_printf (" on %s", mountpoint);
-    EcfsStatusProblem problem = {.verdict = "unreadable", .check = 2};
+    EcfsStatusProblem problem = {.kind = "silent-mount", .verdict = "unreadable", .check = 2};
     problem.reason = g_strdup_printf ("the mount%s does not answer: its process, %" PRIi64 ", %s", place, pid,
                                       stopped ? "was stopped" : "hangs");
     problem.meaning = g_strdup ("Nothing can be read or written through it, and it stores nothing. What else is said "
@@ -54,7 +54,7 @@ void ecfs_verdict_judge_follow (EcfsStatusVerdict *self)
     if (!ecfs_verdict_cannot_follow (self))
         return;
     JsonObject *follow = ecfs_verdict_part (self->status, "follow");
-    EcfsStatusProblem problem = {.verdict = "degraded", .check = 1};
+    EcfsStatusProblem problem = {.kind = "follow", .verdict = "degraded", .check = 1};
     problem.reason = g_strdup_printf ("what is new cannot be followed%s: %s",
                                       lacks_key (self) ? ", as the archive gets another key" : "",
                                       ecfs_verdict_text (follow, "trouble"));

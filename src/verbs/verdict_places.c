@@ -30,11 +30,12 @@ void ecfs_verdict_judge_given_up (EcfsStatusVerdict *self)
     JsonObject *objects = ecfs_verdict_part (self->status, "objects");
     int64_t n_given_up = objects == NULL ? 0 : ecfs_verdict_number (objects, "given_up");
     g_autofree char *names = who_takes_nothing (self, true);
-    if (n_given_up == 0 || *names == '\0')
+    if (n_given_up == 0)
         return;
     EcfsStatusProblem problem = {.kind = "given-up", .meaning = ecfs_verdict_safety (self)};
     problem.check = ecfs_verdict_badness (self, &problem.verdict);
-    problem.reason = g_strdup_printf ("%" PRIi64 " objects have stripes that count as lost: %s", n_given_up, names);
+    problem.reason = g_strdup_printf ("%" PRIi64 " objects have stripes that count as lost%s%s", n_given_up,
+                                      *names == '\0' ? "" : ": ", names);
     if (ecfs_verdict_number (objects, "no_place") > 0) {
         problem.advice = g_strdup ("No endpoint is left that could take them. Add one, then run 'ecfs fsck -y':");
         problem.action = g_strdup_printf ("ecfs endpoint add %s NAME=URL", self->directory);
