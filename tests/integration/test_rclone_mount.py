@@ -58,7 +58,7 @@ def test_what_is_killed_in_the_middle_of_uploads_costs_no_byte(place, remotes, s
     with open(mount.path / "large", "wb") as file:
         file.write(os.urandom(LARGE))
         lab.until(lambda: is_torn(endpoints[1]), 60, "stripes of a file that is written are sent")
-        for pid in servers(remotes):
+        for pid in [*servers(remotes)][:2]:  # as many as may be lost
             os.kill(pid, signal.SIGKILL)
     archive.await_stored()
     expected = contents(mount.path)
