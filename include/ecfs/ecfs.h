@@ -150,7 +150,7 @@ typedef struct EcfsProgress {
 /* How files are transferred; all may be NULL. */
 typedef struct EcfsTransferOptions {
     const char *code; /* for put: the code of these files; NULL: what directory and archive say */
-    bool update;      /* for put: files that the archive has with this size and time stay as they are */
+    bool update;      /* for put and get: files that are there already with this size and time stay as they are */
     /* Called a few times a second; false ends the transfer with ECANCELED. */
     bool (*progress) (void *user, const EcfsProgress *progress);
     /* A file could not be transferred, or not entirely (a warning: it counts as done); others go on. */

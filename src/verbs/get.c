@@ -394,6 +394,27 @@ static bool check_staged (Get *get, const EcfsAttr *attr, const char *path, GErr
     return true;
 }
 
+/* Whether it is there already, as far as size and time tell. A file has its name and its time when it is complete. */
+static bool is_current (const Get *get, const Directory *to, const char *name, const EcfsAttr *attr, struct stat *ret)
+{
+    if (get->tally.transfer == NULL || !get->tally.transfer->update ||
+        fstatat (to->fd, name, ret, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG (ret->st_mode))
+        return false;
+    int64_t mtime_ns = (int64_t) ret->st_mtim.tv_sec * 1000000000 + ret->st_mtim.tv_nsec;
+    return (uint64_t) ret->st_size == attr->size && mtime_ns == attr->mtime_ns;
+}
+
+/* Counts it. Its other names become links of it, as of one that was fetched. */
+static void leave_current (Get *get, const Directory *to, const char *name, const EcfsAttr *attr,
+                           const struct stat *there)
+{
+    get->tally.progress.n_done++;
+    get->tally.progress.n_current++;
+    get->tally.progress.bytes_done += attr->size;
+    if (attr->nlink > 1)
+        note_first (get, (int64_t) attr->ino, g_build_filename (to->path, name, NULL), there);
+}
+
 static bool get_file (Get *get, Directory *to, const char *name, const char *path, const EcfsAttr *attr, GError **error)
 {
     get->tally.progress.n_found++;
@@ -409,8 +430,14 @@ static bool get_file (Get *get, Directory *to, const char *name, const char *pat
             g_propagate_error (error, why);
             return false;
         }
-        note_first (get, (int64_t) attr->ino, NULL, NULL);
     }
+    struct stat there;
+    if (is_current (get, to, name, attr, &there)) {
+        leave_current (get, to, name, attr, &there);
+        return true;
+    }
+    if (attr->nlink > 1)
+        note_first (get, (int64_t) attr->ino, NULL, NULL);
     while (get->n_in_flight >= MAX_IN_FLIGHT)
         reap (get);
     Item *item = g_new0 (Item, 1);

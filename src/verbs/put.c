@@ -270,6 +270,7 @@ static bool put_file (Put *put, const Source *from, GError **error)
             link->ino = current;
         put->tally.progress.n_done++;
         put->tally.progress.n_current++;
+        put->tally.progress.bytes_done += (uint64_t) st.st_size;
         return true;
     }
     if (link != NULL && (link->in_flight || link->ino != 0)) {
