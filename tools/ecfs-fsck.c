@@ -33,11 +33,9 @@ typedef struct Options {
 
 typedef struct Shown {
     Options options;
-    bool terminal;
-    bool drawn;
+    ToolProgress progress;
     const char *phase;
-    int64_t phase_us; /* when it began */
-    uint64_t phase_bytes;
+    uint64_t phase_bytes; /* on the wire when it began */
 } Shown;
 
 static volatile sig_atomic_t interrupted;
@@ -57,54 +55,22 @@ static void usage (const char *text)
 
 /* Progress */
 
-static void clear_progress (Shown *self)
-{
-    if (self->drawn)
-        fputs ("\r\033[K", stderr);
-    self->drawn = false;
-}
-
-/* Of objects, or where they are known, of bytes. */
-static double part_done (const EcfsFsckProgress *progress)
-{
-    double done = (double) progress->n_done, all = (double) progress->n_all;
-    if (progress->checked_bytes_all > 0) {
-        done = (double) progress->checked_bytes;
-        all = (double) progress->checked_bytes_all;
-    }
-    return all <= 0 ? 0 : MIN (done / all, 1);
-}
-
-static void draw (Shown *self, const EcfsFsckProgress *progress, double seconds)
-{
-    double part = part_done (progress);
-    g_autofree char *bytes = tool_bytes ((double) (progress->bytes - self->phase_bytes));
-    g_autofree char *rate = tool_bytes ((double) (progress->bytes - self->phase_bytes) / seconds);
-    g_autofree char *rest = tool_seconds (part <= 0 ? 0 : seconds / part * (1 - part));
-    fprintf (stderr, "\r\033[K%s: ", progress->phase);
-    if (progress->n_done > 0)
-        fprintf (stderr, "%" PRIu64 " objects, ", progress->n_done);
-    if (progress->bytes > self->phase_bytes)
-        fprintf (stderr, "%s on the wire, %s/s, ", bytes, rate);
-    if (part > 0)
-        fprintf (stderr, "%.0f%%, %s left", part * 100, rest);
-    else
-        fputs ("under way", stderr);
-    self->drawn = true;
-}
-
+/* What is read counts from the beginning of its phase. */
 static bool on_progress (void *user, const EcfsFsckProgress *progress)
 {
     Shown *self = user;
-    int64_t now_us = g_get_monotonic_time ();
     if (self->phase != progress->phase) {
         self->phase = progress->phase;
-        self->phase_us = now_us;
         self->phase_bytes = progress->bytes;
     }
-    double seconds = (double) (now_us - self->phase_us) / 1e6;
-    if (self->terminal && seconds >= 1)
-        draw (self, progress, seconds);
+    const ToolStep step = {.phase = progress->phase,
+                           .things = "objects",
+                           .n_done = progress->n_done,
+                           .n_all = progress->n_all,
+                           .bytes_done = progress->checked_bytes,
+                           .bytes_all = progress->checked_bytes_all,
+                           .wire_bytes = progress->bytes - self->phase_bytes};
+    tool_progress_tell (&self->progress, &step);
     return !interrupted;
 }
 
@@ -244,7 +210,7 @@ static void print_silence (JsonObject *finding, const char *text)
 static void on_found (void *user, const char *json)
 {
     Shown *self = user;
-    clear_progress (self);
+    tool_progress_clear (&self->progress);
     if (self->options.json) {
         puts (json);
         return;
@@ -286,7 +252,7 @@ static bool is_yes (void)
 static bool on_confirm (void *user, uint64_t n_objects)
 {
     Shown *self = user;
-    clear_progress (self);
+    tool_progress_clear (&self->progress);
     fprintf (stderr, "Repair %" PRIu64 " objects? [y/N] ", n_objects);
     return is_yes ();
 }
@@ -294,7 +260,7 @@ static bool on_confirm (void *user, uint64_t n_objects)
 static bool on_confirm_move (void *user, uint64_t n_objects)
 {
     Shown *self = user;
-    clear_progress (self);
+    tool_progress_clear (&self->progress);
     fprintf (stderr, "Move stripes of %" PRIu64 " crowded objects apart? [y/N] ", n_objects);
     return is_yes ();
 }
@@ -349,7 +315,7 @@ static bool on_confirm_prune (void *user, uint64_t n_stripes, uint64_t bytes)
 {
     Shown *self = user;
     g_autofree char *size = tool_bytes ((double) bytes);
-    clear_progress (self);
+    tool_progress_clear (&self->progress);
     fprintf (stderr, "Remove %" PRIu64 " orphans (%s)? [y/N] ", n_stripes, size);
     return is_yes ();
 }
@@ -499,8 +465,9 @@ static int check (Shown *self, char **argv)
                            .confirm_prune = asks ? on_confirm_prune : NULL,
                            .found = on_found,
                            .user = self};
+    tool_progress_begin (&self->progress, "fsck", false);
     g_autofree char *text = ecfs_fsck (ecfs, &what, &error);
-    clear_progress (self);
+    tool_progress_end (&self->progress);
     if (text == NULL)
         return fail (error);
     g_autoptr (JsonObject) summary = tool_json_object (text);
@@ -636,7 +603,7 @@ static void parse (Options *options, int *argc, char ***argv)
 
 int main (int argc, char **argv)
 {
-    Shown self = {.terminal = isatty (STDERR_FILENO)};
+    Shown self = {.phase = NULL};
     ecfs_log_init (false, G_LOG_LEVEL_WARNING);
     ecfs_allow_many_files ();
     tool_hide_memory ();

@@ -128,11 +128,33 @@ int tool_unknown_action (const Verb *verb, const char *action, const char *const
     return TOOL_USAGE;
 }
 
+/* Words of the command line before they are parsed; the process's. */
+static char *command_begin, *command_end;
+
+static void note_command (const Verb *verb, int argc, char **argv)
+{
+    g_autoptr (GString) words = g_string_new (NULL);
+    for (int i = 1; i < argc; i++) {
+        g_autofree char *word = tool_shell_word (argv[i]);
+        g_string_append_printf (words, " %s", word);
+    }
+    g_free (command_begin);
+    g_free (command_end);
+    command_begin = g_strdup_printf ("ecfs %s", verb->name);
+    command_end = g_string_free (g_steal_pointer (&words), FALSE);
+}
+
+char *tool_command (const char *option)
+{
+    return g_strconcat (command_begin, option == NULL ? "" : " ", option == NULL ? "" : option, command_end, NULL);
+}
+
 int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max)
 {
     gboolean help = FALSE, version = FALSE;
     g_autofree char *program = g_strdup_printf ("ecfs %s", verb->name);
     g_set_prgname (program);
+    note_command (verb, argc, argv);
     g_autoptr (GOptionContext) context = option_context (verb, options, &help, &version);
     g_autoptr (GError) error = NULL;
     if (!g_option_context_parse (context, &argc, &argv, &error))
@@ -401,66 +423,55 @@ bool tool_is_interrupted (void)
 
 /* Transfers */
 
-/* "; 3 min left", or nothing where that cannot be said. */
-static char *time_left (const ToolTransfer *self, const EcfsProgress *progress, double seconds)
-{
-    double done = (double) progress->bytes_done, all = (double) self->bytes_all;
-    if (self->wire_factor > 0) /* files count when they are done, which for a large one is late */
-        done = MAX (done, (double) progress->wire_bytes / self->wire_factor);
-    if (done <= 0 || all <= done)
-        return g_strdup ("");
-    double rest = (all - done) / done;
-    g_autofree char *left = tool_seconds (seconds * rest);
-    return g_strdup_printf ("; %s left", left);
-}
-
 static bool on_progress (void *user, const EcfsProgress *progress)
 {
     ToolTransfer *self = user;
     self->last = *progress;
-    double seconds = (double) (g_get_monotonic_time () - self->begin_us) / 1e6;
-    if (self->terminal && seconds >= 1) {
-        g_autofree char *bytes = tool_bytes ((double) progress->bytes_done);
-        g_autofree char *wire = tool_bytes ((double) progress->wire_bytes);
-        g_autofree char *rate = tool_bytes ((double) progress->wire_bytes / seconds);
-        g_autofree char *left = time_left (self, progress, seconds);
-        g_autofree char *all = tool_bytes ((double) self->bytes_all);
-        fprintf (stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " %s, %s%s%s; on the wire %s, %s/s%s", progress->n_done,
-                 progress->n_found, self->things, bytes, self->bytes_all > 0 ? " of " : "",
-                 self->bytes_all > 0 ? all : "", wire, rate, left);
-        self->shown = true;
-    }
+    if (!self->begun)
+        self->wire_before = progress->wire_bytes;
+    self->begun = true;
+    const ToolStep step = {.things = self->things,
+                           .n_done = progress->n_done,
+                           .n_all = self->n_all > 0 ? self->n_all : progress->n_found,
+                           .grows = self->n_all == 0 && !self->all_found,
+                           .bytes_done = progress->bytes_done,
+                           .bytes_all = self->bytes_all,
+                           .wire_bytes = progress->wire_bytes - MIN (self->wire_before, progress->wire_bytes),
+                           .wire_factor = self->wire_factor};
+    tool_progress_tell (&self->progress, &step);
     return !interrupted;
-}
-
-static void clear_progress (ToolTransfer *self)
-{
-    if (self->shown)
-        fputs ("\r\033[K", stderr);
-    self->shown = false;
 }
 
 static void on_problem (void *user, const GError *error, bool warning)
 {
     ToolTransfer *self = user;
-    clear_progress (self);
+    tool_progress_clear (&self->progress);
     self->n_problems += !warning;
     tool_say (self->verb, "%s%s", warning ? "warning: " : "", error->message);
 }
 
 void tool_transfer_begin (ToolTransfer *self, const char *verb)
 {
-    *self = (ToolTransfer){.transfer = {.progress = on_progress, .problem = on_problem, .user = self},
-                           .verb = verb,
-                           .things = "files",
-                           .begin_us = g_get_monotonic_time (),
-                           .terminal = isatty (STDERR_FILENO)};
+    *self = (ToolTransfer){
+        .transfer = {.progress = on_progress, .problem = on_problem, .user = self}, .verb = verb, .things = "files"};
+    tool_progress_begin (&self->progress, verb, false);
     tool_catch_interrupts ();
+}
+
+/* What Ctrl-C has left. */
+static void tell_cancelled (const ToolTransfer *self, const char *resume)
+{
+    uint64_t n_all = MAX (self->n_all, self->last.n_found);
+    tool_say (self->verb, "cancelled; %" PRIu64 " of %" PRIu64 " %s are done and stay so", self->last.n_done, n_all,
+              self->things);
+    if (resume != NULL)
+        tool_say (self->verb, "to do the rest: %s", resume);
 }
 
 int tool_transfer_end (ToolTransfer *self, GError *error)
 {
-    clear_progress (self);
+    g_autofree char *resume = g_steal_pointer (&self->resume);
+    tool_progress_end (&self->progress);
     if (self->last.n_not_full > 0)
         tool_say (self->verb,
                   "%" PRIu64 " of %" PRIu64
@@ -472,7 +483,10 @@ int tool_transfer_end (ToolTransfer *self, GError *error)
     /* One failed file was told already. */
     if (self->n_problems == 1 && self->last.n_found <= 1)
         g_error_free (error);
-    else
+    else if (error->code == ECANCELED && interrupted) {
+        tell_cancelled (self, resume);
+        g_error_free (error);
+    } else
         (void) tool_fail (self->verb, error, TOOL_FAILED);
     return TOOL_FAILED;
 }

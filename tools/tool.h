@@ -7,6 +7,7 @@
 #define ECFS_TOOL_H
 
 #include "ecfs/ecfs.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <json-glib/json-glib.h>
@@ -99,6 +100,10 @@ const char *tool_nearest (const char *word, const char *const *candidates);
 /** Says that @action is none of @actions (NULL-terminated), and which is like it. Returns TOOL_USAGE. */
 int tool_unknown_action (const Verb *verb, const char *action, const char *const *actions);
 
+/** The command that runs, as it can be typed again, once tool_parse () has seen it; with @option (may be NULL) in front
+ * of its arguments. g_free () */
+char *tool_command (const char *option);
+
 /** Prints the help of a context to stdout. */
 void tool_print_help (GOptionContext *context);
 
@@ -178,18 +183,24 @@ typedef struct ToolTransfer {
     const char *verb;
     const char *things; /* that are counted: "files" */
     uint64_t bytes_all; /* that are to be done; 0: nobody knows */
+    uint64_t n_all;     /* of the things; 0: as many as were found so far */
+    bool all_found;     /* no more will be found */
     double wire_factor; /* bytes on the wire for one of these, about; 0: nobody knows */
-    int64_t begin_us;
-    bool shown;
-    bool terminal;
+    char *resume; /* the command that does the rest after an interruption; NULL: there is none; freed at the end */
+    ToolProgress progress;
+    bool begun;
+    uint64_t wire_before; /* of whoever does it, as a mount, in the first report */
     uint64_t n_problems;
     EcfsProgress last;
 } ToolTransfer;
 
 void tool_transfer_begin (ToolTransfer *self, const char *verb);
-/** Shows every second on a terminal what the mount of an archive has still to store, until the end; NULL elsewhere. */
+/** Adds what is at and below @paths (NULL-terminated) to what there is to do, if progress is shown. */
+void tool_transfer_expect (ToolTransfer *self, Ecfs *ecfs, const char *const *paths);
+/** Shows every second what the mount of an archive has still to store, until the end, where progress is shown; NULL
+ * elsewhere. Then an interrupt ends the program with @when_interrupted, a sentence that is borrowed, as is @verb. */
 typedef struct ToolLeft ToolLeft;
-ToolLeft *tool_left_begin (const char *directory);
+ToolLeft *tool_left_begin (const char *verb, const char *directory, const char *when_interrupted);
 /** NULL is accepted. */
 void tool_left_end (ToolLeft *self);
 
@@ -200,9 +211,7 @@ int tool_transfer_end (ToolTransfer *self, GError *error);
  * callbacks, with a ToolWatch as their user. */
 typedef struct ToolWatch {
     const char *verb;
-    bool terminal; /* progress is shown there */
-    int64_t next_us;
-    bool shown; /* a line that is to be cleared before another */
+    ToolProgress progress;
 } ToolWatch;
 
 /** Catches interrupts, of which the first has tick () return false. @quiet: no progress. */

@@ -30,7 +30,9 @@ int verb_warm (const Verb *verb, int argc, char **argv)
         return tool_fail (verb->name, error, TOOL_FAILED);
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
+    tool_transfer_expect (&transfer, ecfs, (const char *const *) words + 2);
     transfer.wire_factor = 1;
+    transfer.resume = tool_command (NULL);
     bool done = ecfs_warm (ecfs, (const char *const *) words + 2, &transfer.transfer, &error);
     int status = tool_transfer_end (&transfer, error);
     if (json)

@@ -47,6 +47,7 @@ int verb_destroy (const Verb *verb, int argc, char **argv)
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
     transfer.things = "remote files";
+    transfer.resume = tool_command (NULL);
     (void) ecfs_destroy (argv[1], force, &transfer.transfer, &error); /* the error says it */
     int code = error == NULL ? 0 : error->code;
     bool is_away =

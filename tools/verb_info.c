@@ -138,7 +138,9 @@ int verb_wait (const Verb *verb, int argc, char **argv)
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 0, 0);
     if (strcmp (words[1], argv[1]) != 0 && argc == 3 && strcmp (words[2], "/") == 0)
         argc = 2; /* the mountpoint: everything, names too */
-    ToolLeft *left = tool_left_begin (words[1]);
+    g_autofree char *command = tool_command (NULL);
+    g_autofree char *interrupted = g_strdup_printf ("the mount continues to store; to wait again: %s", command);
+    ToolLeft *left = tool_left_begin (verb->name, words[1], interrupted);
     g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
     if (ecfs == NULL && error->code == ENOENT)
         g_prefix_error (&error, "nothing is mounted on %s, and ", argv[1]);

@@ -141,6 +141,8 @@ static int move_all (const Verb *verb, Ecfs *ecfs, const char *name, const char 
     tool_transfer_begin (&transfer, verb->name);
     transfer.things = "objects";
     transfer.bytes_all = bytes;
+    transfer.all_found = true;
+    transfer.resume = tool_command (NULL);
     (void) ecfs_drain (ecfs, name, towards, &transfer.transfer, &error); /* the error says it */
     return tool_transfer_end (&transfer, error);
 }

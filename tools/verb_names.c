@@ -135,6 +135,7 @@ static int undelete (Undeletion *self, const char *const *paths)
     const unsigned flags =
         (self->keep ? ECFS_UNDELETE_KEEP : 0u) | (self->beside_prune ? ECFS_UNDELETE_BESIDE_PRUNE : 0u);
     tool_transfer_begin (&transfer, self->verb->name);
+    transfer.resume = tool_command (NULL);
     (void) ecfs_undelete (self->ecfs, paths, self->at, flags, &transfer.transfer, &error); /* the error says it */
     bool invalid = error != NULL && error->code == EINVAL;
     int result = tool_transfer_end (&transfer, error);

@@ -17,7 +17,7 @@ static bool ask (void *user, const char *text)
         return true;
     if (tool_watch_can_ask ())
         return tool_watch_ask (&self->watch, text, "remove them");
-    tool_watch_end (&self->watch);
+    tool_progress_clear (&self->watch.progress);
     tool_say (self->watch.verb, "%s: --yes removes them without a question", text);
     return false;
 }
@@ -132,8 +132,13 @@ static int run (const Verb *verb, const char *directory, EcfsPrune *what, bool y
     tool_watch_begin (&asking.watch, verb->name, json);
     g_autofree char *text = ecfs_prune (directory, what, &error);
     tool_watch_end (&asking.watch);
-    if (text == NULL)
-        return tool_fail (verb->name, error, error->code == EINVAL ? TOOL_USAGE : TOOL_FAILED);
+    if (text == NULL) {
+        g_autofree char *resume = error->code == ECANCELED ? tool_command (NULL) : NULL;
+        int status = tool_fail (verb->name, error, error->code == EINVAL ? TOOL_USAGE : TOOL_FAILED);
+        if (resume != NULL)
+            tool_say (verb->name, "what was removed stays so; to do the rest: %s", resume);
+        return status;
+    }
     g_autoptr (JsonObject) report = tool_json_object (text);
     if (json)
         puts (text);

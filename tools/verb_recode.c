@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 static void add_cost (GPtrArray *cells, const char *name, JsonObject *cost)
 {
@@ -61,6 +62,36 @@ static int tell_cost (const Verb *verb, char *taken, GError *error, bool json)
     return TOOL_DONE;
 }
 
+static void add_file (void *user, const EcfsEntry *entry)
+{
+    ToolTransfer *all = user;
+    all->n_all += S_ISREG (entry->mode);
+    all->bytes_all += S_ISREG (entry->mode) ? entry->size : 0;
+}
+
+/* What @taken, the cost of it all, tells of how far it is; NULL where that cannot be told. g_free () is done here. */
+static void expect_cost (ToolTransfer *transfer, char *taken, bool sums)
+{
+    g_autofree char *text = taken;
+    g_autoptr (JsonObject) cost = tool_json_object (text == NULL ? "{}" : text);
+    double content = (double) tool_number (cost, "content_bytes");
+    double wire = (double) (tool_number (cost, "read_bytes") + tool_number (cost, "written_bytes"));
+    transfer->wire_factor = content > 0 ? wire / content : 0;
+    if (!sums)
+        return;
+    transfer->n_all = (uint64_t) tool_number (cost, "files_recoded");
+    transfer->bytes_all = (uint64_t) content;
+}
+
+/* Files that have the code already count, too. What is wrong is told by who recodes. */
+static void expect_files (ToolTransfer *transfer, Ecfs *ecfs, const char *path, const char *code)
+{
+    (void) ecfs_list (ecfs, path, true, add_file, transfer, NULL);
+    expect_cost (transfer,
+                 code == NULL ? ecfs_recode_seal_cost (ecfs, path, NULL) : ecfs_recode_cost (ecfs, path, code, NULL),
+                 false);
+}
+
 /* What is wrong with them; NULL: nothing. */
 static const char *check_options (const char *code, bool seal, bool dry_run, bool json, int argc)
 {
@@ -102,6 +133,9 @@ int verb_recode (const Verb *verb, int argc, char **argv)
     }
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
+    transfer.resume = tool_command (NULL);
+    if (tool_progress_is_shown (&transfer.progress))
+        expect_files (&transfer, ecfs, path, code);
     if (seal)
         (void) ecfs_recode_seal (ecfs, path, &transfer.transfer, &error); /* the error says it, as with the next */
     else
@@ -132,6 +166,9 @@ int verb_policy (const Verb *verb, int argc, char **argv)
     }
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
+    transfer.resume = tool_command (NULL);
+    if (tool_progress_is_shown (&transfer.progress))
+        expect_cost (&transfer, ecfs_policy_cost (ecfs, path, NULL), true);
     (void) ecfs_apply_policy (ecfs, path, &transfer.transfer, &error); /* the error says it */
     return tool_transfer_end (&transfer, error);
 }

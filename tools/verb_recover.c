@@ -142,6 +142,10 @@ static int run (const Verb *verb, const char *directory, Arguments *arguments,
     if (text == NULL) {
         int code = error->code;
         (void) tool_fail (verb->name, error, TOOL_FAILED);
+        if (code == ECANCELED) {
+            g_autofree char *again = tool_command (NULL);
+            tool_say (verb->name, "to begin again: %s", again);
+        }
         if (code == ENOTUNIQ && arguments->archive == NULL)
             tool_say (verb->name, "--archive UUID names an archive");
         if (code == ENOTRECOVERABLE)

@@ -5,28 +5,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Content below @path, or of it; what cannot be looked at is told by who stores it. */
-static uint64_t tree_bytes (const char *path, bool follow)
+/* Adds what is below @path, or it; what cannot be looked at is told by who stores it. */
+static void add_tree (ToolTransfer *all, const char *path, bool follow)
 {
     struct stat status;
     if ((follow ? stat (path, &status) : lstat (path, &status)) != 0)
-        return 0;
-    if (S_ISREG (status.st_mode))
-        return (uint64_t) status.st_size;
+        return;
+    all->n_all += !S_ISDIR (status.st_mode);
+    all->bytes_all += S_ISREG (status.st_mode) ? (uint64_t) status.st_size : 0;
     g_autoptr (GDir) directory = S_ISDIR (status.st_mode) ? g_dir_open (path, 0, NULL) : NULL;
-    uint64_t bytes = 0;
     const char *name;
     while (directory != NULL && (name = g_dir_read_name (directory)) != NULL) {
         g_autofree char *below = g_build_filename (path, name, NULL);
-        bytes += tree_bytes (below, false);
+        add_tree (all, below, false);
     }
-    return bytes;
 }
 
-static void add_size (void *user, const EcfsEntry *entry)
+static void add_entry (void *user, const EcfsEntry *entry)
 {
-    if (S_ISREG (entry->mode))
-        *(uint64_t *) user += entry->size;
+    ToolTransfer *all = user;
+    all->n_all += !S_ISDIR (entry->mode);
+    all->bytes_all += S_ISREG (entry->mode) ? entry->size : 0;
+}
+
+void tool_transfer_expect (ToolTransfer *self, Ecfs *ecfs, const char *const *paths)
+{
+    for (size_t i = 0; tool_progress_is_shown (&self->progress) && paths[i] != NULL; i++)
+        (void) ecfs_list (ecfs, paths[i], true, add_entry, self, NULL); /* who transfers it tells what is wrong */
 }
 
 /* What a byte of new content takes on the wire. */
@@ -58,9 +63,16 @@ int verb_put (const Verb *verb, int argc, char **argv)
     tool_transfer_begin (&transfer, verb->name);
     transfer.transfer.code = code;
     transfer.transfer.update = update;
-    for (int i = 0; transfer.terminal && !update && sources[i] != NULL; i++)
-        transfer.bytes_all += tree_bytes (sources[i], true);
-    transfer.wire_factor = transfer.terminal && code == NULL ? wire_factor (argv[1]) : 0;
+    bool shown = tool_progress_is_shown (&transfer.progress), piped = false;
+    for (int i = 0; sources[i] != NULL; i++) {
+        piped = piped || strcmp (sources[i], "-") == 0;
+        if (shown)
+            add_tree (&transfer, sources[i], true);
+    }
+    transfer.wire_factor = shown && code == NULL ? wire_factor (argv[1]) : 0;
+    transfer.resume = piped ? NULL : tool_command (update ? NULL : "--update");
+    if (piped)
+        transfer.n_all = transfer.bytes_all = 0;
     (void) ecfs_put (ecfs, sources, argv[argc - 1], &transfer.transfer, &error); /* the error says it */
     return tool_transfer_end (&transfer, error);
 }
@@ -78,7 +90,11 @@ static int get_to_stdout (const Verb *verb, Ecfs *ecfs, char **paths, int n_path
 int verb_get (const Verb *verb, int argc, char **argv)
 {
     g_autofree char *at = NULL;
-    const GOptionEntry options[] = {TOOL_AT (&at), G_OPTION_ENTRY_NULL};
+    gboolean update = FALSE;
+    const GOptionEntry options[] = {TOOL_AT (&at),
+                                    {"update", 'u', 0, G_OPTION_ARG_NONE, &update,
+                                     "Leave files alone that are there already with the same size and time", NULL},
+                                    G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
     GError *error = NULL;
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 1);
@@ -93,9 +109,10 @@ int verb_get (const Verb *verb, int argc, char **argv)
         paths[i - 2] = words[i];
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
-    for (int i = 0; transfer.terminal && paths[i] != NULL; i++) /* only a hint: ecfs_get () tells what is wrong */
-        (void) ecfs_list (ecfs, paths[i], true, add_size, &transfer.bytes_all, NULL);
+    tool_transfer_expect (&transfer, ecfs, paths);
     transfer.wire_factor = 1;
+    transfer.transfer.update = update;
+    transfer.resume = tool_command (update ? NULL : "--update");
     (void) ecfs_get (ecfs, paths, directory, &transfer.transfer, &error); /* the error says it */
     return tool_transfer_end (&transfer, error);
 }

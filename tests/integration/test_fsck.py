@@ -473,7 +473,7 @@ def test_on_a_terminal_it_asks_and_tells_how_far_it_is(place, archive):
     status, shown = on_terminal(archive, answer=b"y\n")
     assert status == REPAIRED
     status, shown = on_terminal(archive, "-n", "--deep", "--bwlimit", "8M")  # which takes more than a second
-    assert status == CLEAN and "deep: " in shown and "left" in shown and "/s" in shown and "Repair" not in shown
+    assert status == CLEAN and "deep: " in shown and " MiB of " in shown and "/s" in shown and "Repair" not in shown
 
 
 def test_stripes_that_the_catalog_does_not_know_are_told_and_stay(place, archive):

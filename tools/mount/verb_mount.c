@@ -126,7 +126,8 @@ int verb_umount (const Verb *verb, int argc, char **argv)
     GError *error = NULL;
     g_autofree char *archive = NULL;
     g_autofree char *directory = tool_archive (argv[1]);
-    ToolLeft *left = tool_left_begin (directory);
+    ToolLeft *left =
+        tool_left_begin (verb->name, directory, "the archive stays mounted, and the mount continues to store");
     bool only_read = is_read_only (argv[1]);
     bool done = ecfs_umount (argv[1], 0, &archive, &error);
     tool_left_end (left);
