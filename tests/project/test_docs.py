@@ -70,12 +70,21 @@ def test_long_paragraphs_are_found():
     assert not too_long(page_paragraphs(f".Sh X\n{'word ' * MOST_WORDS}\n.Pp\nmore"))
 
 
+def leads_somewhere(path, target):
+    """Whether there is such a file, with such a heading: #its-words-with-hyphens."""
+    file, _, place = target.partition("#")
+    found = path.parent / file if file else path
+    if not found.exists() or not place:
+        return found.exists()
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", found.read_text(), flags=re.M | re.S), flags=re.M)
+    return place in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("path", MARKDOWN, ids=name)
 def test_links_lead_to_files(path):
     text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S)
-    missing = [target for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
-               if not re.match(r"\w+:", target) and not (path.parent / target).exists()]
-    assert not missing
+    targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if not re.match(r"\w+:", target)]
+    assert not [target for target in targets if not leads_somewhere(path, target)]
 
 
 def test_readme_lists_every_folder():
