@@ -254,6 +254,8 @@ typedef enum EcfsRequestClass {
 typedef struct EcfsEndpointCounts {
     uint64_t ended[ECFS_N_CLASSES];
     uint64_t failed[ECFS_N_CLASSES]; /* of these; neither cancelled nor answered with "no such file" */
+    uint64_t sent; /* what an account may count and charge: with HTTP each request, repeated ones and those that make a
+                    * connection included; else each that a connection was given */
 } EcfsEndpointCounts;
 
 /** The word for a class, such as "append". */

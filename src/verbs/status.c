@@ -66,6 +66,7 @@ void ecfs_status_add_counts (JsonObject *facts, EcfsEndpoint *endpoint)
     }
     json_object_set_object_member (facts, "requests", requests);
     json_object_set_object_member (facts, "failed_requests", failed);
+    json_object_set_int_member (facts, "sent_requests", (int64_t) counts.sent);
 }
 
 void ecfs_status_add_health (JsonObject *facts, const EcfsEndpointHealth *health)

@@ -130,3 +130,24 @@ def test_keys_come_from_where_the_tools_of_aws_have_them(place, store):
     assert "region sa-east-1" in lab.ecfs("endpoint", "test", f"{url},profile=work", env=clean).stdout
     assert lab.ecfs("endpoint", "test", url, env=clean | {"AWS_PROFILE": "work"}).returncode == 0
     refused(f"x={url}", "[default]", env=clean)
+
+
+def test_requests_are_counted_as_the_server_sees_them(place, store):
+    """Single and in parts, with what a busy server has us send again."""
+    endpoints = buckets(store, ["amber", "birch", "cedar"])
+    store.set("slow-down")
+    archive = place.archive(endpoints, "rs:2+1")
+    before = len(store.requests())
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "small", 1000, seed=1)
+    lab.write_pattern(mount.path / "large", LARGE, seed=2)
+    archive.await_stored()
+
+    def counted():
+        return sum(facts["sent_requests"] for facts in archive.json("status")["endpoints"])
+
+    def seen():
+        return len(store.requests()) - before
+    assert seen() > 3 * 4
+
+    lab.until(lambda: counted() == seen(), 60, "both count the same", pause=0.2)  # in this order: status asks, too

@@ -37,6 +37,14 @@ bool ecfs_slot_may_have_others (const EcfsSlot *slot)
     return slot->endpoint->n_slots > 1;
 }
 
+void ecfs_slot_count_sent (EcfsSlot *slot)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    self->counts.sent++;
+    ecfs_mutex_unlock (&self->lock);
+}
+
 int ecfs_slot_fd (const EcfsSlot *slot)
 {
     return slot->event_fd;

@@ -60,6 +60,7 @@ typedef struct EcfsDriver {
     unsigned default_connections;
     int64_t stall_timeout_us; /* unless its option says otherwise; 0: ECFS_STALL_TIMEOUT_US */
     unsigned n_pipelined; /* requests that one connection serves as fast as several would, unless the line is long */
+    bool counts_sent;     /* it tells what it sends, by ecfs_slot_count_sent (); else the core counts requests */
     bool own_login;       /* takes keys or certificates of whoever runs it, without an option that names them */
     bool costly;          /* so are connections, and beginning a read: both are rather shared than made anew */
 
@@ -99,6 +100,9 @@ bool ecfs_slot_may_have_others (const EcfsSlot *slot);
 void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities);
 /** What the other side is, in words: protocol, features, how we are known to it. No secrets. */
 void ecfs_slot_describe (EcfsSlot *slot, const char *text);
+
+/** One more request is about to be sent to the other side. Slot's thread. */
+void ecfs_slot_count_sent (EcfsSlot *slot);
 
 /** Readable when there is something new: a request to take, a cancel, a wake, a stop. ecfs_slot_check () resets it. */
 int ecfs_slot_fd (const EcfsSlot *slot);

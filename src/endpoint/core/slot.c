@@ -399,6 +399,7 @@ static void begin_request_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream
 {
     request->slot = slot;
     request->taken_us = ecfs_now_us ();
+    self->counts.sent += !self->driver->counts_sent;
     bool quiet = self->read_meter.n_busy + self->write_meter.n_busy == 0 && self->logged_bytes == 0;
     request->alone = load_of (slot) == 0 && (quiet || self->latency.sum <= 0);
     request->holder = &slot->active;

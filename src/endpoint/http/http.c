@@ -95,8 +95,8 @@ static const char *const option_keys[] = {
 #define HTTP_DRIVER(NAME)                                                                                              \
     {                                                                                                                  \
         .scheme = NAME, .option_keys = option_keys, .default_connections = 2, .n_pipelined = ECFS_HTTP_MAX_ACTIVE,     \
-        .new_config = new_config, .free_config = free_config, .connect = ecfs_dav_connect, .serve = ecfs_http_serve,   \
-        .disconnect = ecfs_dav_disconnect,                                                                             \
+        .counts_sent = true, .new_config = new_config, .free_config = free_config, .connect = ecfs_dav_connect,        \
+        .serve = ecfs_http_serve, .disconnect = ecfs_dav_disconnect,                                                   \
     }
 
 const EcfsDriver ecfs_driver_dav = HTTP_DRIVER ("dav");

@@ -67,6 +67,7 @@ const EcfsDriver ecfs_driver_rclone = {
     .default_connections = 1, /* each is a process, which serves all at once */
     .stall_timeout_us = STALL_TIMEOUT_US,
     .n_pipelined = ECFS_HTTP_MAX_ACTIVE,
+    .counts_sent = true,
     .own_login = true,
     .costly = true,
     .new_config = ecfs_rclone_new_config,

@@ -143,6 +143,7 @@ const EcfsDriver ecfs_driver_s3 = {
     .option_keys = option_keys,
     .default_connections = 2,
     .n_pipelined = ECFS_HTTP_MAX_ACTIVE,
+    .counts_sent = true,
     .own_login = true,
     .new_config = ecfs_s3_new_config,
     .free_config = ecfs_s3_free_config,

@@ -357,6 +357,7 @@ void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
     if (!ecfs_http_auth_apply (self, easy, &error))
         ecfs_http_break (self, error);
     self->n_calls++;
+    ecfs_slot_count_sent (self->slot);
     (void) curl_multi_add_handle (self->multi, easy);
 }
 
@@ -384,6 +385,7 @@ static void repeat_due (EcfsHttp *self)
             op->rewind (op);
         self->n_waiting--;
         self->n_calls++;
+        ecfs_slot_count_sent (self->slot);
         (void) curl_multi_add_handle (self->multi, op->call.easy);
     }
 }
