@@ -8,17 +8,22 @@
 #include "journal/snapshot.h"
 #include "journal/superfluous.h"
 
-#define FILES_MAX 1000000 /* that an endpoint lists */
+#define FILES_MAX          1000000 /* that an endpoint lists */
+#define SNAPSHOT_PARTS_MAX 20000   /* of them */
 
-#define LOOKS_MAX 64 /* at files of one endpoint for what it says of one that is to be given */
-#define PLANS_MAX 8  /* for one endpoint, each without what was found bad before */
+/* At files of one endpoint for what it says of one that is to be given. */
+#define LOOKS_MAX      1024
+#define VAIN_LOOKS_MAX 64
+
+#define PLANS_MAX 8 /* for one endpoint, each without what was found bad before */
 
 /* A file that an endpoint has. */
 typedef struct Have {
     EcfsJournalFile file;
     uint64_t size;
     size_t position; /* of the endpoint */
-    bool is_bad;     /* it cannot be read, or is not believed */
+    bool is_bad;     /* it cannot be read */
+    bool is_alone;   /* too few others say the same, while it may say so of theirs */
 } Have;
 
 /* Records of an epoch, without a gap. */
@@ -38,10 +43,12 @@ struct EcfsPastJournal {
     EcfsArchive *archive;
     GArray *rows;   /* of EcfsSnapshotRow, newest first */
     GArray **files; /* of Have, in order, by position; NULL: it was not asked */
+    bool *doubted;  /* by position: something that it has was not believed */
     Loaded *loaded; /* by position */
     size_t n_endpoints;
     size_t n_asked;
     size_t asking; /* the position */
+    guint n_parts; /* of snapshots, that it listed */
     bool ends;     /* what is before the oldest snapshot is wanted by nobody, and may be there still */
 };
 
@@ -54,6 +61,7 @@ void ecfs_past_journal_free (EcfsPastJournal *self)
         g_clear_pointer (&self->loaded[i].rows, g_ptr_array_unref);
     }
     g_free (self->files);
+    g_free (self->doubted);
     g_free (self->loaded);
     g_clear_pointer (&self->rows, g_array_unref);
     g_free (self);
@@ -62,6 +70,11 @@ void ecfs_past_journal_free (EcfsPastJournal *self)
 static const Have *have_at (const GArray *files, guint i)
 {
     return &g_array_index (files, Have, i);
+}
+
+static bool is_believable (const Have *have)
+{
+    return !have->is_bad && !have->is_alone;
 }
 
 static int compare (const void *a, const void *b)
@@ -84,7 +97,8 @@ static void on_listed (void *user, const EcfsListed *listed)
         !ecfs_journal_file_name_parse (listed->name, &have.file) ||
         ecfs_snapshot_compare (have.file.epoch, have.file.last, newest) >
             (have.file.kind == ECFS_JOURNAL_SEGMENT ? 0 : -1) ||
-        (self->ends && ecfs_journal_is_superfluous (self->rows, &have.file)))
+        (self->ends && ecfs_journal_is_superfluous (self->rows, &have.file)) ||
+        (have.file.kind == ECFS_JOURNAL_SNAPSHOT && self->n_parts++ >= SNAPSHOT_PARTS_MAX))
         return;
     g_array_append_val (files, have);
 }
@@ -97,6 +111,7 @@ static void list (EcfsPastJournal *self)
         if (!ecfs_archive_reaches (endpoint)) /* also one that is being emptied */
             continue;
         self->asking = i;
+        self->n_parts = 0;
         self->files[i] = g_array_new (FALSE, FALSE, sizeof (Have));
         g_autoptr (GError) error = NULL;
         if (!ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, self, &error) ||
@@ -116,6 +131,7 @@ EcfsPastJournal *ecfs_past_journal_look (EcfsArchive *archive, GError **error)
     self->archive = archive;
     self->n_endpoints = ecfs_archive_n_endpoints (archive);
     self->files = g_new0 (GArray *, self->n_endpoints + 1);
+    self->doubted = g_new0 (bool, self->n_endpoints + 1);
     self->loaded = g_new0 (Loaded, self->n_endpoints + 1);
     self->rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (self->rows == NULL)
@@ -129,48 +145,73 @@ EcfsPastJournal *ecfs_past_journal_look (EcfsArchive *archive, GError **error)
 
 /* What an endpoint lacks */
 
+/* Spans lie in order, and apart from each other: hostile names may be a million. */
+static int compare_spans (const void *a, const void *b, void *user)
+{
+    const Span *left = a, *right = b;
+    (void) user;
+    if (left->epoch != right->epoch)
+        return left->epoch < right->epoch ? -1 : 1;
+    return (left->first > right->first) - (left->first < right->first);
+}
+
+static GSequence *make_spans (void)
+{
+    return g_sequence_new (g_free);
+}
+
+static Span *span_of (GSequenceIter *iter)
+{
+    return g_sequence_iter_is_end (iter) ? NULL : g_sequence_get (iter);
+}
+
+/* The last that begins no later, in the same epoch; NULL: there is none. */
+static Span *last_before (GSequence *spans, Span *span)
+{
+    GSequenceIter *after = g_sequence_search (spans, span, compare_spans, NULL);
+    Span *before = g_sequence_iter_is_begin (after) ? NULL : g_sequence_get (g_sequence_iter_prev (after));
+    return before != NULL && before->epoch == span->epoch ? before : NULL;
+}
+
 /* Whether all records of a segment are in them. */
-static bool covers (const GArray *spans, const EcfsJournalFile *segment)
+static bool covers (GSequence *spans, const EcfsJournalFile *segment)
 {
-    uint64_t next = segment->first;
-    for (guint i = 0; i < spans->len && next <= segment->last; i++) {
-        const Span *span = &g_array_index (spans, Span, i);
-        if (span->epoch == segment->epoch && span->first <= next && span->last >= next)
-            next = span->last + 1;
+    Span span = {.epoch = segment->epoch, .first = segment->first, .last = segment->last};
+    const Span *before = last_before (spans, &span);
+    return before != NULL && before->last >= span.last;
+}
+
+/* Into the span that it continues, or in its place; those that it reaches become part of it. */
+static void add_span (GSequence *spans, Span span)
+{
+    Span *whole = last_before (spans, &span);
+    if (whole == NULL || (whole->last < span.first && span.first - whole->last > 1)) {
+        whole = g_memdup2 (&span, sizeof span);
+        (void) g_sequence_insert_sorted (spans, whole, compare_spans, NULL);
     }
-    return next > segment->last;
+    whole->last = MAX (whole->last, span.last);
+    GSequenceIter *iter = g_sequence_search (spans, whole, compare_spans, NULL);
+    for (const Span *next = span_of (iter);
+         next != NULL && next->epoch == whole->epoch && (next->first <= whole->last || next->first - whole->last == 1);
+         next = span_of (iter)) {
+        GSequenceIter *reached = iter;
+        whole->last = MAX (whole->last, next->last);
+        iter = g_sequence_iter_next (iter);
+        g_sequence_remove (reached);
+    }
 }
 
-static bool is_before (const Span *a, const Span *b)
+static void add_segment (GSequence *spans, const EcfsJournalFile *segment)
 {
-    return a->epoch != b->epoch ? a->epoch < b->epoch : a->first < b->first;
+    add_span (spans, (Span){.epoch = segment->epoch, .first = segment->first, .last = segment->last});
 }
 
-/* In its place, or into the span that it continues. */
-static void add_span (GArray *spans, const Span *span)
+/* What the segments of an endpoint have; g_sequence_free (). */
+static GSequence *spans_of (const GArray *files)
 {
-    guint i = spans->len;
-    while (i > 0 && is_before (span, &g_array_index (spans, Span, i - 1)))
-        i--;
-    Span *before = i == 0 ? NULL : &g_array_index (spans, Span, i - 1);
-    if (before != NULL && before->epoch == span->epoch && span->first <= before->last + 1)
-        before->last = MAX (before->last, span->last);
-    else
-        g_array_insert_vals (spans, i, span, 1);
-}
-
-static void add_segment (GArray *spans, const EcfsJournalFile *segment)
-{
-    const Span span = {.epoch = segment->epoch, .first = segment->first, .last = segment->last};
-    add_span (spans, &span);
-}
-
-/* What the segments of an endpoint have, in order; g_array_unref (). */
-static GArray *spans_of (const GArray *files)
-{
-    GArray *spans = g_array_new (FALSE, FALSE, sizeof (Span));
+    GSequence *spans = make_spans ();
     for (guint i = 0; i < files->len; i++)
-        if (have_at (files, i)->file.kind == ECFS_JOURNAL_SEGMENT && !have_at (files, i)->is_bad)
+        if (have_at (files, i)->file.kind == ECFS_JOURNAL_SEGMENT && is_believable (have_at (files, i)))
             add_segment (spans, &have_at (files, i)->file);
     return spans;
 }
@@ -196,7 +237,7 @@ static bool is_whole (const GArray *files, const EcfsJournalFile *last)
     uint64_t n = 0;
     for (guint i = 0; i < files->len; i++)
         n += is_of (&have_at (files, i)->file, last) && have_at (files, i)->file.part <= last->part &&
-             !have_at (files, i)->is_bad;
+             is_believable (have_at (files, i));
     return n > last->part && has_part (files, last);
 }
 
@@ -221,28 +262,38 @@ static void want_parts (const EcfsPastJournal *self, const GArray *from, const E
         }
 }
 
-/* Of Have at others; g_array_unref (). Parts of a snapshot come in order, the last one last. */
+/* Adds to *own, *spans and @wanted what @from has besides. */
+static void want (const EcfsPastJournal *self, const GArray *from, GArray *own, GSequence *spans, GArray *wanted)
+{
+    for (guint i = 0; i < from->len; i++) {
+        const Have *have = have_at (from, i);
+        if (!is_believable (have))
+            continue;
+        if (have->file.kind == ECFS_JOURNAL_SNAPSHOT) {
+            if (have->file.is_last)
+                want_parts (self, from, &have->file, own, wanted);
+        } else if (!covers (spans, &have->file)) {
+            g_array_append_vals (wanted, have, 1);
+            add_segment (spans, &have->file);
+        }
+    }
+}
+
+/*
+ * Of Have at others; g_array_unref (). Parts of a snapshot come in order, the last one last. Who has told what was not
+ * believed comes last, so that his names hide nobody's.
+ */
 static GArray *list_wanted (const EcfsPastJournal *self, size_t position)
 {
     GArray *wanted = g_array_new (FALSE, FALSE, sizeof (Have));
     if (self->files[position] == NULL || !ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, position)))
         return wanted;
-    g_autoptr (GArray) own = g_array_copy (self->files[position]), spans = spans_of (own);
-    for (size_t i = 0; i < self->n_endpoints; i++) {
-        const GArray *from = i == position ? NULL : self->files[i];
-        for (guint j = 0; from != NULL && j < from->len; j++) {
-            const Have *have = have_at (from, j);
-            if (have->is_bad)
-                continue;
-            if (have->file.kind == ECFS_JOURNAL_SNAPSHOT) {
-                if (have->file.is_last)
-                    want_parts (self, from, &have->file, own, wanted);
-            } else if (!covers (spans, &have->file)) {
-                g_array_append_vals (wanted, have, 1);
-                add_segment (spans, &have->file);
-            }
-        }
-    }
+    g_autoptr (GArray) own = g_array_copy (self->files[position]);
+    g_autoptr (GSequence) spans = spans_of (own);
+    for (unsigned round = 0; round < 2; round++)
+        for (size_t i = 0; i < self->n_endpoints; i++)
+            if (i != position && self->files[i] != NULL && self->doubted[i] == (round == 1))
+                want (self, self->files[i], own, spans, wanted);
     return wanted;
 }
 
@@ -315,20 +366,24 @@ static bool is_same_part (const EcfsJournalFile *file, const GPtrArray *rows, co
 
 static Word word_of (const EcfsPastJournal *self, size_t position, const EcfsJournalFile *file, const GPtrArray *rows)
 {
-    guint n_same = 0, n_looks = 0;
-    for (guint i = 0; i < self->files[position]->len && n_looks < LOOKS_MAX; i++) {
+    guint n_same = 0, n_looks = 0, n_vain = 0;
+    for (guint i = 0; i < self->files[position]->len && n_looks < LOOKS_MAX && n_vain < VAIN_LOOKS_MAX; i++) {
         const EcfsJournalFile *their_file;
         const Have *have = have_at (self->files[position], i);
         if (have->is_bad || !overlaps (&have->file, file))
             continue;
+        const guint n_same_before = n_same;
         n_looks++;
         const GPtrArray *theirs = load_again (self, have, &their_file);
-        if (theirs == NULL) /* it says nothing that counts */
+        if (theirs == NULL) { /* it says nothing that counts */
+            n_vain++;
             continue;
+        }
         if (file->kind == ECFS_JOURNAL_SNAPSHOT)
             return is_same_part (file, rows, their_file, theirs) ? WORD_SAME : WORD_OTHER;
         if (!compare_segments (rows, theirs, &n_same))
             return WORD_OTHER;
+        n_vain += n_same == n_same_before;
     }
     return rows->len > 0 && n_same >= rows->len ? WORD_SAME : WORD_NONE;
 }
@@ -346,20 +401,24 @@ static bool is_believed (const EcfsPastJournal *self, size_t source, const EcfsJ
 
 /* Giving */
 
-static void mark_bad (EcfsPastJournal *self, const Have *bad)
+static void disbelieve (EcfsPastJournal *self, const Have *told, bool is_read)
 {
-    GArray *files = self->files[bad->position];
+    GArray *files = self->files[told->position];
     for (guint i = 0; i < files->len; i++) {
         Have *have = &g_array_index (files, Have, i);
-        have->is_bad = have->is_bad || (have->file.kind == bad->file.kind && compare (have, bad) == 0);
+        if (have->file.kind != told->file.kind || compare (have, told) != 0)
+            continue;
+        have->is_bad = have->is_bad || !is_read;
+        have->is_alone = have->is_alone || is_read;
     }
+    self->doubted[told->position] = true;
 }
 
-/* Whether a file of that name is known to be bad. */
-static bool has_bad (const GArray *files, const Have *other)
+/* Whether a file of that name is known not to be believed. */
+static bool has_disbelieved (const GArray *files, const Have *other)
 {
     for (guint i = 0; i < files->len; i++)
-        if (have_at (files, i)->is_bad && have_at (files, i)->file.kind == other->file.kind &&
+        if (!is_believable (have_at (files, i)) && have_at (files, i)->file.kind == other->file.kind &&
             compare (have_at (files, i), other) == 0)
             return true;
     return false;
@@ -367,7 +426,7 @@ static bool has_bad (const GArray *files, const Have *other)
 
 typedef enum Given {
     GIVEN,
-    GIVEN_NOT,     /* it is bad */
+    GIVEN_NOT,     /* it is not believed */
     GIVEN_NOTHING, /* the endpoint takes no more now */
 } Given;
 
@@ -384,12 +443,12 @@ static Given give (EcfsPastJournal *self, size_t position, const Have *have, con
         g_warning ("endpoint %s lacks %s, which tells the past, and does not get it from endpoint %s: %s", to->name,
                    name, ecfs_archive_endpoint (self->archive, have->position)->name,
                    why != NULL ? why->message : "too few endpoints say the same of it");
-        mark_bad (self, have);
+        disbelieve (self, have, rows != NULL);
         return GIVEN_NOT;
     }
     const bool stored = ecfs_journal_store (to->endpoint, name, bytes, stop, &why);
     if (!stored && why->code == EEXIST)
-        return has_bad (self->files[position], have) ? GIVEN_NOT : GIVEN; /* another gave it meanwhile */
+        return has_disbelieved (self->files[position], have) ? GIVEN_NOT : GIVEN; /* another gave it meanwhile */
     if (!stored) {
         g_warning ("endpoint %s lacks files of the journal that tell the past: %s", to->name, why->message);
         return GIVEN_NOTHING;
@@ -439,13 +498,14 @@ bool ecfs_past_journal_give (EcfsPastJournal *self, const atomic_bool *stop, int
 unsigned ecfs_past_journal_left (EcfsPastJournal *self, size_t position)
 {
     unsigned n = 0;
-    g_autoptr (GArray) spans = g_array_new (FALSE, FALSE, sizeof (Span));
+    g_autoptr (GSequence) spans = make_spans ();
     for (size_t i = 0; i < self->n_endpoints; i++) {
         const bool stays = i != position && self->files[i] != NULL &&
                            ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, i));
-        g_autoptr (GArray) own = stays ? spans_of (self->files[i]) : NULL;
-        for (guint j = 0; own != NULL && j < own->len; j++)
-            add_span (spans, &g_array_index (own, Span, j));
+        for (guint j = 0; stays && j < self->files[i]->len; j++)
+            if (have_at (self->files[i], j)->file.kind == ECFS_JOURNAL_SEGMENT &&
+                is_believable (have_at (self->files[i], j)))
+                add_segment (spans, &have_at (self->files[i], j)->file);
     }
     for (guint i = 0; self->files[position] != NULL && i < self->files[position]->len; i++) {
         const EcfsJournalFile *file = &have_at (self->files[position], i)->file;
