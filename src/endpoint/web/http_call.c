@@ -16,6 +16,7 @@
 #define WORDS_BYTES   (64 * 1024)
 #define MAX_INTERIM   60 /* answers that another one follows; each is progress */
 #define MAX_IDLE      8  /* handles that are kept; they hold buffers, and what digest authentication has learnt */
+#define PEER_AGE_S    (365L * 24 * 3600)
 
 void ecfs_http_break (EcfsHttp *self, GError *error)
 {
@@ -200,6 +201,7 @@ static void use_peer (EcfsHttp *self, CURL *easy)
     (void) curl_easy_setopt (easy, CURLOPT_PROXY, "");
     (void) curl_easy_setopt (easy, CURLOPT_TCP_KEEPALIVE, 0L);
     (void) curl_easy_setopt (easy, CURLOPT_PIPEWAIT, 1L);
+    (void) curl_easy_setopt (easy, CURLOPT_MAXAGE_CONN, PEER_AGE_S); /* there is no second one */
     (void) curl_multi_setopt (self->multi, CURLMOPT_MAX_HOST_CONNECTIONS, 1L);
 }
 
