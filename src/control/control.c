@@ -261,13 +261,14 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
     JsonArray *paths = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
     (void) reply; /* nothing to tell */
     ecfs_archive_reconsider_hold (client->server->archive, is_wanted, client);
-    if (!ecfs_archive_await_damage (client->server->archive, ecfs_now_us () + MET_PATIENCE_US))
-        return ecfs_fail (error, ETIMEDOUT,
-                          "readers met damaged stripes, which could not be looked at in time: run this again, or "
-                          "'ecfs fsck -y'");
+    const bool looked = ecfs_archive_await_damage (client->server->archive, ecfs_now_us () + MET_PATIENCE_US);
     return drain (client, paths, !ecfs_control_flag (request, "quorum"), error) &&
            ecfs_archive_store_journal (client->server->archive, is_wanted, client, error) &&
-           ecfs_archive_confirm_key (client->server->archive, is_wanted, client, error);
+           ecfs_archive_confirm_key (client->server->archive, is_wanted, client, error) &&
+           (looked ||
+            ecfs_fail (error, ETIMEDOUT,
+                       "all is stored, but readers met damaged stripes, which could not be looked at in time: "
+                       "run this again, or 'ecfs fsck -y'"));
 }
 
 /* Somebody listens. */

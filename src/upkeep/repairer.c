@@ -65,7 +65,7 @@ struct EcfsRepairer {
     int64_t count_took_us;   /* … which takes so long */
     GByteArray *reachable;   /* by position: endpoints that were up at the last look */
     bool queue_full;         /* told; until something goes in again, or is handed over */
-    GArray *met;             /* of EcfsSighting, that are to be handed over; NULL: none */
+    GArray *met;             /* of EcfsSighting, that are to be handed over or queued; NULL: none */
     int64_t hand_over_us;    /* not before */
     GPtrArray *jobs;         /* of Job, the most endangered first: what this round is about */
     guint next_job;
@@ -539,21 +539,42 @@ static void end_look (EcfsRepairer *self, bool unqueued)
     ecfs_mutex_unlock (&self->lock);
 }
 
+/* Beside what could not be queued before; what is too much is met again. */
+static void gather_met (EcfsRepairer *self)
+{
+    GArray *news = take_sightings (self);
+    if (self->met == NULL) {
+        self->met = news;
+        return;
+    }
+    if (self->met->len + news->len <= ECFS_SIGHTINGS_MAX) {
+        gsize n;
+        g_autofree EcfsSighting *moved = g_array_steal (news, &n);
+        if (n > 0)
+            g_array_append_vals (self->met, moved, (guint) n);
+    }
+    g_array_unref (news);
+}
+
 /* *ret_unqueued: something was met, and is not in the queue. */
 static bool queue_met (EcfsRepairer *self, bool *ret_unqueued)
 {
     unsigned n_queued = 0;
     g_autoptr (GError) error = NULL;
-    g_autoptr (GArray) sightings = take_sightings (self);
+    gather_met (self);
     *ret_unqueued = false;
-    if (sightings->len == 0)
+    if (self->met->len == 0) {
+        g_clear_pointer (&self->met, g_array_unref);
         return false;
-    bool queued = ecfs_sightings_queue (ecfs_archive_catalog (self->archive), sightings, &n_queued, &error);
+    }
+    bool queued = ecfs_sightings_queue (ecfs_archive_catalog (self->archive), self->met, &n_queued, &error);
     if (!queued)
         g_log (G_LOG_DOMAIN, self->queue_full ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING,
                "%s; \"ecfs-fsck --deep -y\" finds and repairs what is not queued", error->message);
     self->queue_full = ecfs_errno (error) == ENOSPC;
     *ret_unqueued = !queued;
+    if (queued)
+        g_clear_pointer (&self->met, g_array_unref);
     if (n_queued > 0)
         g_message ("%u damaged stripes were met and are queued for repair", n_queued);
     return n_queued > 0;
