@@ -1,4 +1,5 @@
 """ecfs recover beside a mount that goes on: what it claims, what it leaves when it fails or is killed."""
+import contextlib
 import os
 import re
 import shutil
@@ -89,6 +90,12 @@ def test_one_that_fails_leaves_nothing_behind(place, flawed, rules):
         goes_on(place, archive, mount)
 
 
+def is_written(path):
+    with contextlib.suppress(OSError):
+        return lab.write_pattern(path, 70_000, 9)
+    return False
+
+
 @pytest.mark.parametrize("rules", [
     {NAMES[3]: ["mark 1 hang"]},  # some have the claim
     {NAMES[0]: ["list 5 hang"]},  # all have it: before are markers, the key, and whether the journal is sealed
@@ -111,7 +118,7 @@ def test_one_that_is_killed_makes_no_old_copy_of_the_living_archive(place, hasty
     for text, now in zip(first, markers(endpoints)):
         for key in ("epoch", "sequence", "session"):
             assert re.search(f"(?m)^{key}=.*$", text + f"{key}=")[0] == re.search(f"(?m)^{key}=.*$", now + f"{key}=")[0]
-    lab.write_pattern(mount.path / "later", 70_000, 9)
+    lab.until(lambda: is_written(mount.path / "later"), 200, "writing waits for a claim that was seen, or does not see it")
     expected = lab.describe_tree(mount.path)
     lab.until(lambda: lab.ecfs("wait", archive.path, check=False).returncode == 0, 200, "the claim is taken for dead")
     mount.umount()

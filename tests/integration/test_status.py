@@ -62,7 +62,7 @@ def test_room_that_nobody_has_told_yet_is_not_known(place, monkeypatch):
     def is_told():
         texts.append(lab.ecfs("status", archive.path).stdout)
         return len(texts) > 20 and "room       for" in texts[-1]
-    lab.until(is_told, 60, "it has said how much room it has", pause=0.2)
+    lab.until(is_told, 180, "it has said how much room it has", pause=0.2)
     assert any("room       not known yet" in text for text in texts)
     assert not any("room       none" in text for text in texts)
     mount.umount()

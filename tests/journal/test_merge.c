@@ -29,7 +29,23 @@ static guint count_segments (const Fixture *fixture)
     return count_files (path);
 }
 
-/* Of a change or two each, as this endpoint may be later than as many as are needed. */
+/* The last record that a segment at the endpoint has. */
+static uint64_t newest_stored (const Fixture *fixture)
+{
+    const char *name;
+    uint64_t newest = 0;
+    g_autofree char *directory = journal_path (fixture);
+    g_autoptr (GDir) dir = g_dir_open (directory, 0, NULL);
+    while ((name = g_dir_read_name (dir)) != NULL) {
+        EcfsJournalFile file;
+        g_autofree char *path = g_build_filename (ECFS_JOURNAL_DIRECTORY, name, NULL);
+        if (ecfs_journal_file_name_parse (path, &file))
+            newest = MAX (newest, file.last);
+    }
+    return newest;
+}
+
+/* Of a change or two each. This endpoint may be later than as many as are needed, and has all in the end. */
 static void make_segments (Fixture *fixture)
 {
     g_autoptr (GError) error = NULL;
@@ -39,6 +55,11 @@ static void make_segments (Fixture *fixture)
         (void) make_file (fixture, name);
         g_assert_true (ecfs_archive_store_journal (fixture->archive, NULL, NULL, &error));
         g_assert_no_error (error);
+    }
+    const int64_t end_us = g_get_monotonic_time () + PATIENCE_US;
+    while (newest_stored (fixture) < ecfs_catalog_sequence (ecfs_archive_catalog (fixture->archive))) {
+        g_assert_cmpint (g_get_monotonic_time (), <, end_us);
+        g_usleep (10000);
     }
 }
 
