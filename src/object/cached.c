@@ -139,8 +139,12 @@ static void answer_of_peers_locked (Look *look, bool found, GPtrArray *finished)
     EcfsFetch *fetch = look->fetch;
     ecfs_mutex_is_held (&fetch->reader->lock);
     bool waits = fetch->state == FETCH_LOOKING;
+    bool is_over = fetch->state == FETCH_READY || fetch->state == FETCH_FAILED;
     fetch->look = NULL;
-    fetch->is_claimed = true;
+    if (is_over)
+        ecfs_peers_settle (fetch->reader->params.peers, &look->look.cell);
+    else
+        fetch->is_claimed = true;
     if (found && (waits || fetch->state == FETCH_RUNNING)) {
         for (unsigned i = 0; i < look->look.n_ranges; i++)
             fetch->decoded[look->packets[i]] = g_steal_pointer (&look->look.ranges[i].bytes);

@@ -516,7 +516,7 @@ static void slot_data (void *user, size_t range_index, size_t filled)
     ecfs_mutex_is_held (&slot->fetch->reader->lock);
     note_came_locked (slot, filled);
     ecfs_lane_moved (&reader->lanes[slot->index], slot->asked_us, now);
-    if (slot->fetch->is_claimed && slot->fetch->state == FETCH_RUNNING)
+    if (slot->fetch->state == FETCH_RUNNING && slot->fetch->is_claimed)
         ecfs_fetch_tell_progress (slot->fetch);
     if (slot->damaged)
         ecfs_stream_cancel (slot->stream);

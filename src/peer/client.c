@@ -6,15 +6,15 @@
 #include <curl/curl.h>
 #include <string.h>
 
-#define CONNECT_MS    1000L
+#define CONNECT_MS    2000L
 #define MOST_HEADERS  4096 /* bytes */
-#define MOST_IDLE     ECFS_PEER_LOOKERS
-#define CONNECTIONS   8L
+#define MOST_IDLE     4    /* at each peer */
+#define CONNECTIONS   1L
 #define RATE_AFTER_US 100000
 
 struct EcfsPeerClient {
     EcfsMutex lock;
-    GPtrArray *idle;                  /* of CURL, with the connections that they have; guarded by lock */
+    GHashTable *idle; /* URL of a peer → GPtrArray of CURL, each with its connection there; guarded by lock */
     const EcfsPeerIdentity *identity; /* immutable */
 };
 
@@ -42,7 +42,7 @@ EcfsPeerClient *ecfs_peer_client_new (const EcfsPeerIdentity *identity, GError *
     }
     EcfsPeerClient *self = g_new0 (EcfsPeerClient, 1);
     ecfs_mutex_init (&self->lock);
-    self->idle = g_ptr_array_new_with_free_func (curl_easy_cleanup);
+    self->idle = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_ptr_array_unref);
     self->identity = identity;
     return self;
 }
@@ -51,7 +51,7 @@ void ecfs_peer_client_free (EcfsPeerClient *self)
 {
     if (self == NULL)
         return;
-    g_ptr_array_unref (self->idle);
+    g_hash_table_unref (self->idle);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
 }
@@ -176,10 +176,11 @@ static bool prepare (const EcfsPeerClient *self, CURL *easy)
            curl_easy_setopt (easy, CURLOPT_XFERINFOFUNCTION, on_progress) == CURLE_OK;
 }
 
-static CURL *take_easy (EcfsPeerClient *self)
+static CURL *take_easy (EcfsPeerClient *self, const char *url)
 {
     ecfs_mutex_lock (&self->lock);
-    CURL *easy = self->idle->len > 0 ? g_ptr_array_steal_index_fast (self->idle, self->idle->len - 1) : NULL;
+    GPtrArray *idle = g_hash_table_lookup (self->idle, url);
+    CURL *easy = idle != NULL && idle->len > 0 ? g_ptr_array_steal_index_fast (idle, idle->len - 1) : NULL;
     ecfs_mutex_unlock (&self->lock);
     if (easy == NULL && (easy = curl_easy_init ()) != NULL && !prepare (self, easy)) {
         curl_easy_cleanup (easy);
@@ -188,12 +189,17 @@ static CURL *take_easy (EcfsPeerClient *self)
     return easy;
 }
 
-static void give_easy (EcfsPeerClient *self, CURL *easy)
+static void give_easy (EcfsPeerClient *self, const char *url, CURL *easy)
 {
     ecfs_mutex_lock (&self->lock);
-    bool keeps = self->idle->len < MOST_IDLE;
+    GPtrArray *idle = g_hash_table_lookup (self->idle, url);
+    if (idle == NULL) {
+        idle = g_ptr_array_new_with_free_func (curl_easy_cleanup);
+        g_hash_table_insert (self->idle, g_strdup (url), idle);
+    }
+    bool keeps = idle->len < MOST_IDLE;
     if (keeps)
-        g_ptr_array_add (self->idle, easy);
+        g_ptr_array_add (idle, easy);
     ecfs_mutex_unlock (&self->lock);
     if (!keeps)
         curl_easy_cleanup (easy);
@@ -213,6 +219,7 @@ static bool perform (Call *self, const char *url)
     if (result == CURLE_OK)
         return curl_easy_getinfo (self->easy, CURLINFO_RESPONSE_CODE, &self->answer->status) == CURLE_OK;
     bool is_silent = result == CURLE_ABORTED_BY_CALLBACK && !self->answer->is_given_up;
+    self->answer->is_silent = is_silent || result == CURLE_OPERATION_TIMEDOUT;
     g_strlcpy (self->answer->problem,
                is_silent         ? "it has stopped answering"
                : said[0] != '\0' ? said
@@ -232,13 +239,13 @@ bool ecfs_peer_call (EcfsPeerClient *self, const char *url, const EcfsPeerReques
                  .silent_us = ECFS_PEER_SILENT_US + request->wait_ms * (int64_t) 1000};
     g_autofree char *path = ecfs_peer_request_path (request);
     g_autofree char *all = g_strconcat (url, path, NULL);
-    call.easy = take_easy (self);
+    call.easy = take_easy (self, url);
     if (call.easy == NULL) {
         g_strlcpy (ret_answer->problem, "libcurl cannot", sizeof ret_answer->problem);
         return false;
     }
     bool good = perform (&call, all);
-    give_easy (self, call.easy);
+    give_easy (self, url, call.easy);
     if (good && ret_answer->status == 200 && look != NULL && ret_answer->bytes != request->bytes) {
         g_strlcpy (ret_answer->problem, "its answer ends early", sizeof ret_answer->problem);
         return false;

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #define ATTEMPTS      3
+#define FAILURES      3 /* in a row: it is down */
 #define WAIT_MS       250
+#define PATIENCE_US   (5 * G_USEC_PER_SEC)  /* with one that answers that it is fetching, and gets nothing */
 #define MOST_US       (20 * G_USEC_PER_SEC) /* of waiting for one that shows progress */
 #define DOWN_US       (2 * G_USEC_PER_SEC)
 #define SLOW_US       (30 * G_USEC_PER_SEC)
@@ -26,13 +28,17 @@ static void note_problem_locked (EcfsPeer *peer, const char *problem)
     peer->problem = g_strdup (problem);
 }
 
-/* It is not asked until it has answered again. */
-static void note_down (EcfsPeers *self, EcfsPeer *peer, const char *problem)
+/* It is not asked until it has answered again. One that is only busy may be silent for once. */
+static void note_down (EcfsPeers *self, EcfsPeer *peer, const EcfsPeerAnswer *answer)
 {
+    const char *problem = answer->problem[0] != '\0' ? answer->problem : "it does not answer as a peer does";
     ecfs_mutex_lock (&self->lock);
-    bool is_news = !ecfs_uuid_is_nil (&peer->id);
-    peer->id = (EcfsUuid){{0}};
-    peer->rests_until_us = ecfs_now_us () + DOWN_US;
+    bool is_down = ++peer->n_failures >= FAILURES || !answer->is_silent;
+    bool is_news = is_down && !ecfs_uuid_is_nil (&peer->id);
+    if (is_down) {
+        peer->id = (EcfsUuid){{0}};
+        peer->rests_until_us = ecfs_now_us () + DOWN_US;
+    }
     note_problem_locked (peer, problem);
     ecfs_mutex_unlock (&self->lock);
     if (is_news)
@@ -67,6 +73,7 @@ static void note_bytes (EcfsPeers *self, EcfsPeer *peer, uint64_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
     peer->fetched_bytes += bytes;
+    peer->n_failures = 0;
     if (!peer->lies)
         g_clear_pointer (&peer->problem, g_free);
     ecfs_mutex_unlock (&self->lock);
@@ -129,7 +136,7 @@ static void greet (EcfsPeers *self, EcfsPeer *peer)
     EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
     if (!ecfs_peer_call (self->client, peer->url, &request, NULL, &self->stopped, &answer) || answer.status != 200 ||
         !ecfs_uuid_parse (answer.text, &id)) {
-        note_down (self, peer, answer.problem[0] != '\0' ? answer.problem : "it does not answer as a peer does");
+        note_down (self, peer, &answer);
         return;
     }
     ecfs_mutex_lock (&self->lock);
@@ -138,6 +145,7 @@ static void greet (EcfsPeers *self, EcfsPeer *peer)
     peer->id = id;
     peer->is_self = ecfs_uuid_equal (&id, &self->id);
     peer->met_us = ecfs_now_us ();
+    peer->n_failures = 0;
     ecfs_cond_broadcast (&self->moved);
     ecfs_mutex_unlock (&self->lock);
 }
@@ -201,7 +209,7 @@ static bool ask_where (const EcfsPeerAsking *self, const EcfsUuid *without, Ecfs
         return ecfs_peers_where (peers, &request, ret_from) == ECFS_PEER_ELSEWHERE;
     if (!ecfs_peer_call (peers->client, asked->url, &request, self->look, &peers->stopped, &answer)) {
         if (!answer.is_given_up)
-            note_down (peers, asked, answer.problem);
+            note_down (peers, asked, &answer);
         return true;
     }
     *ret_from = answer.from;
@@ -216,7 +224,7 @@ static void note_failure (const EcfsPeerAsking *self, EcfsPeer *peer, const Ecfs
     else if (answer->is_given_up && answer->bytes > 0 && atomic_load (&self->look->is_late))
         note_slow (self->peers, peer);
     else if (!answer->is_given_up && !answer->is_absent && answer->status == 0)
-        note_down (self->peers, peer, answer->problem);
+        note_down (self->peers, peer, answer);
 }
 
 /* Gets it from one that has it, or is about to. */
@@ -226,25 +234,28 @@ static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
     uint64_t seen = 0;
     int64_t now_us = ecfs_now_us (), moved_us = now_us, end_us = now_us + MOST_US;
     EcfsPeerRequest request = request_of (self, ECFS_PEER_GET, NULL);
-    while (!is_over (self) && now_us < end_us && now_us - moved_us < ECFS_PEER_SILENT_US) {
+    while (!is_over (self) && now_us < end_us && now_us - moved_us < PATIENCE_US) {
         EcfsPeerAnswer answer;
         bool good = ecfs_peer_call (peers->client, peer->url, &request, self->look, &peers->stopped, &answer);
         if (good && answer.status == 200) {
             note_bytes (peers, peer, answer.bytes);
-            ecfs_peers_pass_on (peers, &self->look->look->cell);
+            ecfs_peers_wait_on (peers);
             return true;
         }
         if (!good || answer.status != 202) {
             note_failure (self, peer, &answer);
             return false;
         }
+        /* It is alive, and its reader goes around endpoints that stall. Where many share a slow line nothing may come
+         * to it for a while, and would come to us no sooner. */
         now_us = ecfs_now_us ();
+        atomic_store (&self->look->is_foretold, false);
+        atomic_store (&self->look->due_us, now_us + ECFS_PEER_SILENT_US);
+        ecfs_peers_wait_on (peers);
         if (answer.progress == seen)
             continue;
         seen = answer.progress;
         moved_us = now_us;
-        atomic_store (&self->look->is_foretold, false);
-        atomic_store (&self->look->due_us, now_us + ECFS_PEER_SILENT_US);
         ecfs_peers_pass_on (peers, &self->look->look->cell);
     }
     return false;

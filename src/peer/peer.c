@@ -198,8 +198,15 @@ void ecfs_peers_pass_on (EcfsPeers *self, const EcfsCacheCell *cell)
     Fetching *fetching = g_hash_table_lookup (self->fetching, cell);
     if (fetching != NULL)
         fetching->progress++;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_peers_wait_on (EcfsPeers *self)
+{
+    int64_t due_us = ecfs_now_us () + ECFS_PEER_SILENT_US;
+    ecfs_mutex_lock (&self->lock);
     for (GList *l = self->queued.head; l != NULL; l = l->next)
-        atomic_store (&((EcfsPeerLook *) l->data)->due_us, ecfs_now_us () + ECFS_PEER_SILENT_US);
+        atomic_store (&((EcfsPeerLook *) l->data)->due_us, due_us);
     ecfs_mutex_unlock (&self->lock);
 }
 

@@ -20,6 +20,7 @@ typedef struct EcfsPeer {
     EcfsUuid id;   /* nil: not known; guarded by lock, like all below */
     bool is_self;
     bool lies;
+    unsigned n_failures; /* in a row */
     int64_t rests_until_us;
     int64_t met_us; /* when it answered last; 0: never */
     char *problem;  /* NULL: none */
@@ -66,7 +67,9 @@ EcfsPeerWhere ecfs_peers_where (EcfsPeers *self, const EcfsPeerRequest *request,
 /** Whether the cell is being fetched, after it has waited for progress; *ret_progress: grows with each. */
 bool ecfs_peers_await (EcfsPeers *self, const EcfsCacheCell *cell, unsigned wait_ms, uint64_t *ret_progress);
 
-/** From a peer that gets the cell for us, we know that it goes on; so do the questions that wait for their turn. */
+/** Peers answer: the questions that wait for their turn wait on. */
+void ecfs_peers_wait_on (EcfsPeers *self);
+/** From a peer that gets the cell for us, we know that it goes on. */
 void ecfs_peers_pass_on (EcfsPeers *self, const EcfsCacheCell *cell);
 /** A question of ours is, and before: has its turn. */
 void ecfs_peers_begun_locked (EcfsPeers *self, EcfsPeerLook *look) ECFS_REQUIRES (self->lock);
@@ -92,6 +95,7 @@ typedef struct EcfsPeerAnswer {
     uint64_t bytes;    /* of the body */
     bool is_wrong;     /* a block of it is not what was stored */
     bool is_absent;    /* or was never filled in */
+    bool is_silent;    /* no status: it was for too long */
     bool is_given_up;  /* nobody wants it any more, or it is too slow */
     char problem[256]; /* why there is no status */
 } EcfsPeerAnswer;

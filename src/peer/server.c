@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STRANGERS_MAX 32
+#define STRANGERS_MAX 64
 #define SHAKE_US      (5 * G_USEC_PER_SEC)
 #define HEAD_US       (5 * G_USEC_PER_SEC)  /* from its first byte on */
 #define IDLE_US       (30 * G_USEC_PER_SEC) /* between requests */
