@@ -481,6 +481,36 @@ static void print_cache (JsonObject *status)
         printf ("           nothing is added to it for now: %s\n", tool_text (cache, "trouble"));
 }
 
+static void print_peer (JsonArray *array, guint index, JsonNode *node, void *user)
+{
+    (void) array, (void) index, (void) user;
+    JsonObject *peer = json_node_get_object (node);
+    if (json_object_has_member (peer, "problem"))
+        printf ("           %s: %s\n", tool_text (peer, "address"), tool_text (peer, "problem"));
+}
+
+static void count_up (JsonArray *array, guint index, JsonNode *node, void *user)
+{
+    (void) array, (void) index;
+    *(unsigned *) user += strcmp (tool_text (json_node_get_object (node), "state"), "up") == 0;
+}
+
+/* Only who has read or served anything has met them. */
+static void print_peers (JsonObject *status)
+{
+    unsigned n_up = 0;
+    if (!json_object_has_member (status, "peers") || !tool_knows_reads (status))
+        return;
+    JsonObject *peers = json_object_get_object_member (status, "peers");
+    JsonArray *list = json_object_get_array_member (peers, "list");
+    json_array_foreach_element (list, count_up, &n_up);
+    g_autofree char *fetched = tool_bytes ((double) tool_number (peers, "fetched_bytes"));
+    g_autofree char *served = tool_bytes ((double) tool_number (peers, "served_bytes"));
+    printf ("peers      %u of %u up, %s came from them, %s went to them\n", n_up, json_array_get_length (list), fetched,
+            served);
+    json_array_foreach_element (list, print_peer, NULL);
+}
+
 static void print_status (JsonObject *status)
 {
     print_verdict (status);
@@ -499,6 +529,7 @@ static void print_status (JsonObject *status)
         puts ("room       not known yet: endpoints that take new files have not said how much they have");
     }
     print_cache (status);
+    print_peers (status);
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
     print_key (status);

@@ -7,6 +7,7 @@
 #include "archive/key_losses.h"
 #include "archive/keys.h"
 #include "archive/marks.h"
+#include "archive/peered.h"
 #include "archive/shared_readers.h"
 #include "archive/sightings.h"
 #include "object/placement.h"
@@ -217,6 +218,7 @@ static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
     self->read_log = ecfs_read_log_new ();
     self->shared_readers = ecfs_shared_readers_new (self->transfer);
     self->cache = ecfs_cache_make (self->config, self->directory, ecfs_catalog_archive (self->catalog));
+    self->peers = ecfs_peers_make (self->config, self->marker_keys, self->cache, &self->peers_trouble);
     return ecfs_archive_check_code (self, self->config->code, error) &&
            ecfs_archive_codec (self, self->config->code, error) != NULL;
 }
@@ -351,6 +353,7 @@ void ecfs_archive_end (EcfsArchive *self)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
     ecfs_lineage_free (g_steal_pointer (&self->lineage));
+    ecfs_peers_stop (self->peers);
     ecfs_cache_stop (self->cache);
     if (self->transfer != NULL)
         ecfs_transfer_stop (self->transfer);
@@ -376,6 +379,8 @@ void ecfs_archive_close (EcfsArchive *self)
     ecfs_sightings_free (self->sightings);
     ecfs_read_log_free (self->read_log);
     ecfs_cache_free (self->cache);
+    ecfs_peers_free (self->peers); /* fills of the cache settle with them */
+    g_free (self->peers_trouble);
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_close (self->catalog, &error))
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
@@ -475,6 +480,16 @@ EcfsWorkers *ecfs_archive_workers (const EcfsArchive *self, EcfsStoring what)
 EcfsTransferPool *ecfs_archive_transfer (const EcfsArchive *self)
 {
     return self->transfer;
+}
+
+EcfsPeers *ecfs_archive_peers (const EcfsArchive *self)
+{
+    return self->peers;
+}
+
+const char *ecfs_archive_peers_trouble (const EcfsArchive *self)
+{
+    return self->peers_trouble;
 }
 
 EcfsCache *ecfs_archive_cache (const EcfsArchive *self)

@@ -27,7 +27,9 @@ struct EcfsArchive {
     atomic_size_t n_endpoints;
     EcfsTransferPool *transfer;        /* immutable */
     EcfsReadLog *read_log;             /* immutable */
-    EcfsCache *cache;                  /* NULL: there is none; immutable */
+    EcfsCache *cache;                  /* NULL: there is none; immutable, as the next two */
+    EcfsPeers *peers;                  /* likewise */
+    char *peers_trouble;               /* why there are none that are wanted; or NULL */
     EcfsWorkers *commits;              /* between start and stop */
     EcfsWorkers *streams;              /* the same for content that is still being written; NULL when readonly */
     EcfsWorkers *puts;                 /* the same for content that is not staged; NULL when readonly */

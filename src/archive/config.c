@@ -1,6 +1,7 @@
 #include "archive/config.h"
 #include "archive/policy.h"
 #include "codec/codec.h"
+#include "peer/peer.h"
 #include "util/units.h"
 
 #include <inttypes.h>
@@ -84,6 +85,17 @@ static bool set_place (char **field, const char *value)
     return true;
 }
 
+/* Up to option->max of HOST:PORT. */
+static bool set_peers (const EcfsConfigOption *option, char **field, const char *value)
+{
+    bool is_none = strcmp (value, "none") == 0;
+    if (!is_none && (!ecfs_peers_check (value) || (option->max == 1 && strchr (value, ',') != NULL)))
+        return false;
+    g_free (*field);
+    *field = is_none ? NULL : g_strdup (value);
+    return true;
+}
+
 /* A command is run with more arguments behind it, and not by a shell. */
 static bool set_command (char **field, const char *value, GError **error)
 {
@@ -163,6 +175,9 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
     case ECFS_OPTION_PLACE:
         good = set_place (field, value);
         break;
+    case ECFS_OPTION_PEERS:
+        good = set_peers (option, field, value);
+        break;
     case ECFS_OPTION_COMMAND:
         return set_command (field, value, error) || ecfs_prefix (error, "%s", option->key);
     case ECFS_OPTION_POLICY:
@@ -233,6 +248,7 @@ char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOptio
         return g_strdup_printf ("%u%%", *(const unsigned *) field);
     case ECFS_OPTION_COMMAND:
     case ECFS_OPTION_PLACE:
+    case ECFS_OPTION_PEERS:
         return g_strdup (*(char *const *) field != NULL ? *(char *const *) field : "none");
     case ECFS_OPTION_POLICY:
         return ecfs_read_policy_format (field);
@@ -291,6 +307,8 @@ void ecfs_config_free (EcfsConfig *config)
     g_free (config->on_event);
     g_free (config->hook);
     g_free (config->cache);
+    g_free (config->peers);
+    g_free (config->peer_listen);
     g_free (config->policy);
     g_free (config);
 }

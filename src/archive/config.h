@@ -22,21 +22,25 @@ typedef enum EcfsDoubling {
 
 typedef struct EcfsConfig {
     char *code;
-    bool rs_liberasurecode;   /* rs_provider = liberasurecode */
-    uint64_t segment_size;    /* bytes, 64 KiB to 64 MiB */
-    bool commit_async;        /* commit = async */
-    bool close_quorum;        /* close_at = quorum */
-    bool fsync_remote;        /* fsync = remote */
-    unsigned write_quorum;    /* stripes; 0 is auto: decodable after tolerance/2 (rounded up) further losses */
-    uint64_t small_file;      /* bytes; files up to this are stored as copies; 0 switches that off */
-    uint64_t object_max;      /* bytes of content in an object; larger files are several objects */
-    bool rewrite_deny;        /* rewrite = deny: strictly write-once */
-    uint64_t rewrite_max;     /* bytes of committed content that may be copied up to staging */
-    uint64_t transfer_memory; /* bytes for segments in memory */
-    uint64_t staging_max;     /* bytes; 0: all the disk but staging_reserve */
-    uint64_t staging_reserve; /* bytes of the disk that staging leaves for the catalog */
-    uint64_t cache_size;      /* bytes of what was read that are kept on the local disk; 0: none */
-    char *cache;              /* the directory for that; NULL: in the archive directory; owned */
+    bool rs_liberasurecode;    /* rs_provider = liberasurecode */
+    uint64_t segment_size;     /* bytes, 64 KiB to 64 MiB */
+    bool commit_async;         /* commit = async */
+    bool close_quorum;         /* close_at = quorum */
+    bool fsync_remote;         /* fsync = remote */
+    unsigned write_quorum;     /* stripes; 0 is auto: decodable after tolerance/2 (rounded up) further losses */
+    uint64_t small_file;       /* bytes; files up to this are stored as copies; 0 switches that off */
+    uint64_t object_max;       /* bytes of content in an object; larger files are several objects */
+    bool rewrite_deny;         /* rewrite = deny: strictly write-once */
+    uint64_t rewrite_max;      /* bytes of committed content that may be copied up to staging */
+    uint64_t transfer_memory;  /* bytes for segments in memory */
+    uint64_t staging_max;      /* bytes; 0: all the disk but staging_reserve */
+    uint64_t staging_reserve;  /* bytes of the disk that staging leaves for the catalog */
+    uint64_t cache_size;       /* bytes of what was read that are kept on the local disk; 0: none */
+    char *cache;               /* the directory for that; NULL: in the archive directory; owned */
+    char *peers;               /* a list of HOST:PORT that are asked before endpoints; NULL: none; owned */
+    char *peer_listen;         /* ADDRESS:PORT where peers are served; NULL: none are; owned */
+    uint64_t peer_rate;        /* bytes per second that are served; 0: no limit */
+    uint64_t peer_connections; /* that are served at once */
     EcfsReadPolicy read_policy;
     EcfsDoubling allow_double;
     bool repair_off;      /* repair = off: nothing is repaired behind */
@@ -73,6 +77,7 @@ typedef struct EcfsConfigOption {
         ECFS_OPTION_DOUBLING,
         ECFS_OPTION_COMMAND,
         ECFS_OPTION_PLACE,
+        ECFS_OPTION_PEERS,
         ECFS_OPTION_LIMIT
     } kind;
     size_t offset;          /* of the field in EcfsConfig */

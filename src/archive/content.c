@@ -286,6 +286,7 @@ static EcfsReader *make_reader (EcfsArchive *archive, const EcfsObjectRow *objec
     params.trouble = trouble;
     params.cache = caching == ECFS_CACHING_NONE ? NULL : archive->cache;
     params.fills_cache = caching == ECFS_CACHING_FILLS;
+    params.peers = params.fills_cache ? archive->peers : NULL;
     return ecfs_reader_new (&params);
 }
 

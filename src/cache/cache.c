@@ -120,6 +120,12 @@ static unsigned begin_reading (EcfsCache *self)
     return slot;
 }
 
+static void touch_locked (EcfsCache *self, const EcfsCacheCell *cell) ECFS_REQUIRES (self->lock)
+{
+    if (g_hash_table_size (self->touched) < MOST_TOUCHED && !g_hash_table_contains (self->touched, cell))
+        g_hash_table_add (self->touched, g_memdup2 (cell, sizeof *cell));
+}
+
 static void end_reading (EcfsCache *self, unsigned slot, const EcfsCacheCell *used, const EcfsCacheCell *wrong)
 {
     int64_t now_us = ecfs_now_us ();
@@ -127,9 +133,8 @@ static void end_reading (EcfsCache *self, unsigned slot, const EcfsCacheCell *us
     if (now_us - self->running_us[slot] > SLOW_US)
         self->looks_from_us = now_us + REST_US;
     self->running_us[slot] = 0;
-    if (used != NULL && g_hash_table_size (self->touched) < MOST_TOUCHED &&
-        !g_hash_table_contains (self->touched, used))
-        g_hash_table_add (self->touched, g_memdup2 (used, sizeof *used));
+    if (used != NULL)
+        touch_locked (self, used);
     if (wrong != NULL && self->wrong->len < MOST_TOUCHED)
         g_array_append_val (self->wrong, *wrong);
     ecfs_mutex_unlock (&self->lock);
@@ -302,4 +307,17 @@ uint64_t ecfs_cache_present (EcfsCache *self, const EcfsCacheCell *cell, uint64_
         at = lseek (fd, hole, SEEK_DATA);
     }
     return present;
+}
+
+int ecfs_cache_open_cell (EcfsCache *self, const EcfsCacheCell *cell, uint64_t bytes)
+{
+    struct stat status;
+    ecfs_autofd fd = ecfs_cells_check (self->directory) == 0 ? ecfs_cell_open (self->directory, cell) : -1;
+    if (fd < 0 || fstat (fd, &status) != 0 || (uint64_t) status.st_size < bytes ||
+        (uint64_t) lseek (fd, 0, SEEK_HOLE) < bytes)
+        return -1;
+    ecfs_mutex_lock (&self->lock);
+    touch_locked (self, cell);
+    ecfs_mutex_unlock (&self->lock);
+    return ecfs_steal_fd (&fd);
 }

@@ -95,6 +95,10 @@ bool ecfs_cache_await_written (EcfsCache *self, int64_t deadline_us);
  * smaller than its blocks count as data. Blocks for as long as the disk does. */
 uint64_t ecfs_cache_present (EcfsCache *self, const EcfsCacheCell *cell, uint64_t offset, uint64_t size);
 
+/** A file descriptor of a cell of which all @bytes are there as far as the file system tells, for reading; -1: they are
+ * not. Counts as a use of it. Blocks likewise. What is read may be wrong as ever. */
+int ecfs_cache_open_cell (EcfsCache *self, const EcfsCacheCell *cell, uint64_t bytes);
+
 /** Removes all that there is of an object, which is not to be believed any more, and takes no more of it from who began
  * before; NULL: of all objects. Blocks for as long as the disk does, as the next four. */
 void ecfs_cache_forget (EcfsCache *self, const EcfsUuid *object);

@@ -1,5 +1,6 @@
 #include "fs/mount.h"
 
+#include "archive/peered.h"
 #include "archive/watch.h"
 #include "control/control.h"
 #include "ecfs/ecfs.h"
@@ -293,6 +294,14 @@ static void tell_what_is_not_full (EcfsArchive *archive)
                    ecfs_archive_directory (archive), totals.n_not_full);
 }
 
+/* Without them it is as fast as endpoints are. */
+static void serve_peers (EcfsArchive *archive)
+{
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_archive_serve_peers (archive, &error))
+        g_warning ("%s; nothing is given to peers", error->message);
+}
+
 /* Threads run from here to ecfs_archive_stop (). */
 static bool start_and_serve (Mount *self, GError **error)
 {
@@ -309,6 +318,8 @@ static bool start_and_serve (Mount *self, GError **error)
         if (self->options->at == NULL) /* what was pinned then is not what is pinned now */
             ecfs_archive_pin_behind (archive);
         ecfs_archive_pack_behind (archive);
+        if (self->options->at == NULL)
+            serve_peers (archive);
     }
     if (ok && self->options->follow)
         ok = (self->fs.follow = ecfs_fs_follow_begin (&self->fs, self->session, error)) != NULL;

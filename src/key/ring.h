@@ -24,9 +24,10 @@ typedef enum EcfsKeyUse {
     ECFS_KEY_USE_JOURNAL, /* segments and snapshots */
     ECFS_KEY_USE_MARKER,
     ECFS_KEY_USE_SHARES, /* what the archive's keys are shared by */
+    ECFS_KEY_USE_PEERS,  /* of who signs the certificates that peers show each other */
 } EcfsKeyUse;
 
-#define ECFS_N_KEY_USES 7
+#define ECFS_N_KEY_USES 8
 
 typedef struct EcfsKeyRing EcfsKeyRing;
 

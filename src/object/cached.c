@@ -1,22 +1,27 @@
 /*
- * Segments from the cache and into it: as stripes have them, enciphered where the object is, each check block with its
- * tag. So the cache is believed no more than an endpoint.
+ * Segments from the cache, or a peer's, and into it: as stripes have them, enciphered where the object is, each check
+ * block with its tag. So neither is believed more than an endpoint.
  */
 #include "object/reader_priv.h"
 
 #include <string.h>
 
-#define LOOK_US 150000 /* endpoints are asked then, if there is no answer */
+#define LOOK_US       150000 /* endpoints are asked then, if there is no answer of the cache */
+#define PEER_SPARE_US 500000 /* that peers may take beyond … */
+#define PEER_TIMES    2      /* … so many times what endpoints would */
 
 /* A look that is under way. Holds a reference to the reader, and one to its fetch, which may be given up before the
  * look's turn comes: then it keeps nothing from others while the disk hangs. */
 struct EcfsFetchLook {
     EcfsCacheLook look; /* first */
     EcfsReader *reader;
-    EcfsFetch *fetch;  /* NULL: nobody wants it any more; guarded by reader lock, and stays once it has begun */
-    bool has_begun;    /* guarded by reader lock */
-    unsigned *packets; /* which each range is of */
-    bool has_memory;   /* all ranges have; the cache's thread only */
+    EcfsFetch *fetch;     /* NULL: nobody wants it any more; guarded by reader lock, and stays once it has begun */
+    bool has_begun;       /* guarded by reader lock */
+    unsigned *packets;    /* which each range is of */
+    bool has_memory;      /* all ranges have; the thread's that is asked */
+    bool asks_peers;      /* the cache had it not; guarded by reader lock, like the next */
+    size_t granted_bytes; /* for the memory of all ranges, while peers are asked */
+    EcfsPeerLook peers;
 };
 typedef struct EcfsFetchLook Look;
 
@@ -50,8 +55,11 @@ static bool begin (EcfsCacheLook *cache_look)
     Look *look = (Look *) cache_look;
     EcfsReader *reader = look->reader;
     ecfs_mutex_lock (&reader->lock);
+    bool has_memory = look->has_memory; /* of the cache, which was asked before */
     look->has_memory = look->has_begun = look->fetch != NULL;
     ecfs_mutex_unlock (&reader->lock);
+    if (has_memory)
+        return true;
     for (unsigned i = 0; i < look->look.n_ranges && look->has_memory; i++)
         look->look.ranges[i].bytes = ecfs_transfer_buffer_take (reader->params.transfer, look->look.ranges[i].size);
     return look->has_memory;
@@ -97,6 +105,7 @@ static void look_free (Look *look)
     EcfsTransferPool *transfer = look->reader->params.transfer;
     for (unsigned i = 0; i < look->look.n_ranges && look->has_memory; i++)
         ecfs_transfer_buffer_give (transfer, look->look.ranges[i].bytes, look->look.ranges[i].size);
+    ecfs_transfer_release (transfer, look->granted_bytes);
     g_free (look->look.ranges);
     g_free (look->packets);
     g_free (look);
@@ -123,15 +132,77 @@ static void answer_locked (Look *look, bool found, GPtrArray *finished) ECFS_REQ
     ecfs_fetch_unref_locked (fetch);
 }
 
+/* The memory becomes the fetch's, with its grant. */
+static void answer_of_peers_locked (Look *look, bool found, GPtrArray *finished)
+    ECFS_REQUIRES (look->fetch->reader->lock)
+{
+    EcfsFetch *fetch = look->fetch;
+    ecfs_mutex_is_held (&fetch->reader->lock);
+    bool waits = fetch->state == FETCH_LOOKING;
+    bool is_over = fetch->state == FETCH_READY || fetch->state == FETCH_FAILED;
+    fetch->look = NULL;
+    if (is_over)
+        ecfs_peers_settle (fetch->reader->params.peers, &look->look.cell);
+    else
+        fetch->is_claimed = true;
+    if (found && (waits || fetch->state == FETCH_RUNNING)) {
+        for (unsigned i = 0; i < look->look.n_ranges; i++)
+            fetch->decoded[look->packets[i]] = g_steal_pointer (&look->look.ranges[i].bytes);
+        look->has_memory = false;
+        fetch->granted_bytes += look->granted_bytes;
+        look->granted_bytes = 0;
+        ecfs_fetch_came_from_peer_locked (fetch, finished);
+    } else if (waits) {
+        fetch->state = FETCH_RUNNING;
+        ecfs_fetch_schedule_locked (fetch, finished);
+    }
+    ecfs_fetch_unref_locked (fetch);
+}
+
+/* All of a segment, with a tag that nobody can make who has not the key. */
+static bool is_for_peers_locked (const Look *look) ECFS_REQUIRES (look->reader->lock)
+{
+    const EcfsFetch *fetch = look->fetch;
+    const EcfsReaderParams *params = &look->reader->params;
+    return params->peers != NULL && params->keys != NULL && params->fills_cache && !params->unchecked &&
+           fetch != NULL && fetch->whole && fetch->state == FETCH_LOOKING && look->has_memory &&
+           fetch->slot_bytes == ecfs_layout_stored_bytes (&params->layout, fetch->segment);
+}
+
+/* Whether peers are asked for what the cache has not. */
+static bool ask_peers (Look *look)
+{
+    EcfsReader *reader = look->reader;
+    ecfs_mutex_lock (&reader->lock);
+    size_t bytes = is_for_peers_locked (look) ? look->fetch->slot_bytes * look->look.n_ranges : 0;
+    bool asks = bytes > 0 && ecfs_transfer_try_acquire (reader->params.transfer, bytes);
+    if (asks) {
+        look->granted_bytes = bytes;
+        look->peers.look = &look->look;
+        look->asks_peers = ecfs_peers_look (reader->params.peers, &look->peers);
+    }
+    asks = look->asks_peers;
+    ecfs_mutex_unlock (&reader->lock);
+    return asks; /* the look may have ended */
+}
+
 static void answered (EcfsCacheLook *cache_look, bool found)
 {
     Look *look = (Look *) cache_look;
     EcfsReader *reader = look->reader;
+    ecfs_mutex_lock (&reader->lock);
+    bool of_peers = look->asks_peers;
+    ecfs_mutex_unlock (&reader->lock);
+    if (!found && !of_peers && ask_peers (look))
+        return;
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&reader->lock);
     if (look->fetch != NULL) {
         ecfs_mutex_is_held (&look->fetch->reader->lock);
-        answer_locked (look, found, finished);
+        if (of_peers)
+            answer_of_peers_locked (look, found, finished);
+        else
+            answer_locked (look, found, finished);
     }
     ecfs_mutex_unlock (&reader->lock);
     look_free (look);
@@ -183,8 +254,48 @@ void ecfs_fetch_leave_look_locked (EcfsFetch *self)
     ecfs_fetch_unref_locked (self); /* as above */
 }
 
+void ecfs_fetch_leave_peers_locked (EcfsFetch *self)
+{
+    if (self->look != NULL && self->look->asks_peers)
+        atomic_store (&self->look->peers.is_left, true);
+}
+
+/* Until endpoints would have given as many packets as the content has, if they were asked now. */
+static int64_t endpoints_us_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock)
+{
+    int64_t soonest[ECFS_CODEC_MAX_N];
+    EcfsCandidate lanes[ECFS_CODEC_MAX_N];
+    unsigned n = 0, k = self->reader->params.layout.k;
+    ecfs_fetch_outlook_locked (self, now_us, lanes);
+    for (unsigned i = 0; i < self->reader->n; i++) {
+        unsigned place = n;
+        if (!lanes[i].stored || lanes[i].failed || lanes[i].down)
+            continue;
+        for (; place > 0 && soonest[place - 1] > lanes[i].forecast_us; place--)
+            soonest[place] = soonest[place - 1];
+        soonest[place] = lanes[i].forecast_us;
+        n++;
+    }
+    return n < k ? INT64_MAX / 4 : soonest[k - 1];
+}
+
+/* Late is what shows nothing, and what will take longer than from endpoints; it may still be first. */
+static bool give_up_peers_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock)
+{
+    int64_t left_us = atomic_load (&self->look->peers.due_us) - now_us;
+    if (left_us >= 0 && (left_us <= PEER_SPARE_US || !atomic_load (&self->look->peers.is_foretold)))
+        return false;
+    if (left_us >= 0 && left_us <= PEER_SPARE_US + PEER_TIMES * MIN (endpoints_us_locked (self, now_us), INT64_MAX / 8))
+        return false;
+    atomic_store (&self->look->peers.is_late, true);
+    self->state = FETCH_RUNNING;
+    return true;
+}
+
 bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
 {
+    if (self->state == FETCH_LOOKING && self->look != NULL && self->look->asks_peers)
+        return give_up_peers_locked (self, now_us);
     if (self->state != FETCH_LOOKING || now_us - self->looked_us < LOOK_US)
         return false;
     self->state = FETCH_RUNNING;
@@ -204,6 +315,7 @@ typedef struct Offer {
     unsigned *packets;
     bool *lacks_tags; /* it was decoded */
     size_t granted_bytes;
+    EcfsPeers *peers; /* that wait for it; NULL: none do */
 } Offer;
 
 static void put_tags (EcfsCacheFill *fill)
@@ -229,6 +341,8 @@ static void offer_free (EcfsCacheFill *fill)
     for (unsigned i = 0; i < fill->n_ranges; i++)
         ecfs_transfer_buffer_give (self->transfer, fill->ranges[i].bytes, fill->ranges[i].size);
     ecfs_transfer_release (self->transfer, self->granted_bytes);
+    if (self->peers != NULL)
+        ecfs_peers_settle (self->peers, &fill->cell);
     ecfs_seal_keys_unref (self->keys);
     g_free (fill->ranges);
     g_free (self->packets);
@@ -256,20 +370,37 @@ static Offer *offer_new (const EcfsFetch *fetch, size_t granted_bytes)
     return self;
 }
 
-void ecfs_fetch_offer (const EcfsFetch *self)
+void ecfs_fetch_tell_progress (const EcfsFetch *self)
+{
+    ecfs_peers_progress (self->reader->params.peers, &self->reader->params.object);
+}
+
+void ecfs_fetch_settle (EcfsFetch *self)
+{
+    EcfsCacheCell cell = cell_of (self);
+    if (self->is_claimed)
+        ecfs_peers_settle (self->reader->params.peers, &cell);
+    self->is_claimed = false;
+}
+
+void ecfs_fetch_offer (EcfsFetch *self)
 {
     const EcfsReaderParams *params = &self->reader->params;
     size_t bytes = self->slot_bytes * n_wanted (self);
     if (params->cache == NULL || !params->fills_cache || self->is_cached || self->patient ||
-        !ecfs_cache_has_room (params->cache, bytes) || !ecfs_transfer_try_acquire (params->transfer, bytes))
+        !ecfs_cache_has_room (params->cache, bytes) || !ecfs_transfer_try_acquire (params->transfer, bytes)) {
+        ecfs_fetch_settle (self);
         return;
+    }
     Offer *offer = offer_new (self, bytes);
+    offer->peers = self->is_claimed ? params->peers : NULL;
+    self->is_claimed = false;
     EcfsCacheFill *fill = &offer->fill;
     for (unsigned i = 0; i < params->layout.k; i++) {
         if (!self->wanted[i])
             continue;
         offer->packets[fill->n_ranges] = i;
-        offer->lacks_tags[fill->n_ranges] = self->out[i] == self->decoded[i];
+        offer->lacks_tags[fill->n_ranges] = self->out[i] == self->decoded[i] && !self->is_from_peer;
         fill->ranges[fill->n_ranges] = range_of (self, i);
         fill->ranges[fill->n_ranges].bytes = ecfs_transfer_buffer_take (params->transfer, self->slot_bytes);
         memcpy (fill->ranges[fill->n_ranges++].bytes, self->out[i], self->slot_bytes);

@@ -69,6 +69,7 @@ EcfsFetch *ecfs_fetch_new_rebuild (EcfsReader *reader, uint64_t segment, const b
 
 static void fetch_free (EcfsFetch *self)
 {
+    ecfs_fetch_settle (self);
     EcfsTransferPool *transfer = self->reader->params.transfer;
     for (unsigned i = 0; i < self->reader->n; i++) {
         ecfs_transfer_buffer_give (transfer, self->slots[i].buffer, self->slot_bytes);
@@ -174,6 +175,7 @@ static void settle_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (
             g_ptr_array_add (finished, request);
     }
     g_ptr_array_set_size (self->waiting, 0);
+    ecfs_fetch_leave_peers_locked (self);
     cancel_slots_locked (self);
 }
 
@@ -183,11 +185,34 @@ static void count_extra_locked (EcfsReader *reader, size_t bytes) ECFS_REQUIRES 
     ecfs_read_log_count (reader->params.log, &(EcfsReadCounts){.hedged_bytes = bytes});
 }
 
+static void run_opening (void *data)
+{
+    EcfsFetch *fetch = data;
+    EcfsReader *reader = fetch->reader;
+    ecfs_fetch_open (fetch);
+    ecfs_mutex_lock (&reader->lock);
+    ecfs_mutex_is_held (&fetch->reader->lock);
+    ecfs_fetch_unref_locked (fetch);
+    ecfs_mutex_unlock (&reader->lock);
+    ecfs_reader_unref_priv (reader);
+}
+
+/* Peers get it from the cache, whenever it is read here. */
+static void open_soon_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock)
+{
+    if (!self->is_claimed)
+        return;
+    ecfs_fetch_ref_locked (self);
+    (void) ecfs_reader_ref_priv (self->reader);
+    ecfs_transfer_run (self->reader->params.transfer, run_opening, self);
+}
+
 static void get_ready_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
 {
     self->state = FETCH_READY;
     self->used_us = ecfs_now_us ();
     settle_locked (self, finished);
+    open_soon_locked (self);
     if (self->reader->closed)
         ecfs_fetch_unlist_locked (self);
 }
@@ -197,6 +222,14 @@ void ecfs_fetch_came_cached_locked (EcfsFetch *self, GPtrArray *finished)
     for (unsigned i = 0; i < self->reader->n; i++)
         self->out[i] = self->wanted[i] ? self->slots[i].buffer : NULL;
     self->is_cached = true;
+    get_ready_locked (self, finished);
+}
+
+void ecfs_fetch_came_from_peer_locked (EcfsFetch *self, GPtrArray *finished)
+{
+    for (unsigned i = 0; i < self->reader->n; i++)
+        self->out[i] = self->decoded[i];
+    self->is_from_peer = true;
     get_ready_locked (self, finished);
 }
 
@@ -227,6 +260,7 @@ void ecfs_fetch_abandon_locked (EcfsFetch *self)
 {
     self->state = FETCH_FAILED;
     ecfs_fetch_leave_look_locked (self);
+    ecfs_fetch_leave_peers_locked (self);
     cancel_slots_locked (self);
     ecfs_fetch_unlist_locked (self);
 }
@@ -482,6 +516,8 @@ static void slot_data (void *user, size_t range_index, size_t filled)
     ecfs_mutex_is_held (&slot->fetch->reader->lock);
     note_came_locked (slot, filled);
     ecfs_lane_moved (&reader->lanes[slot->index], slot->asked_us, now);
+    if (slot->fetch->state == FETCH_RUNNING && slot->fetch->is_claimed)
+        ecfs_fetch_tell_progress (slot->fetch);
     if (slot->damaged)
         ecfs_stream_cancel (slot->stream);
     ecfs_mutex_unlock (&reader->lock);

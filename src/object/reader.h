@@ -16,6 +16,7 @@
 #include "object/policy.h"
 #include "object/readlog.h"
 #include "object/transfer.h"
+#include "peer/peer.h"
 
 #include <sys/uio.h>
 
@@ -51,6 +52,8 @@ typedef struct EcfsReaderParams {
     EcfsReadPolicy policy;
     EcfsCache *cache;                /* is asked before endpoints are; must outlive the reader; NULL: there is none */
     bool fills_cache;                /* it gets what is read from endpoints */
+    EcfsPeers *peers;                /* are asked for what the cache has not; likewise. Only with keys, and a cache that
+                                      * is filled */
     EcfsReadLog *log;                /* what it meets; must outlive the reader; may be NULL */
     const EcfsReaderStripe *stripes; /* n; copied */
     /* Told once per stripe and reader, and once more where damage is met after what was none; from any thread; must not

@@ -7,8 +7,9 @@
  * check blocks [block_lo, block_hi) of the wanted data packets of one segment:
  *
  *   state    meaning                                               moved on by
- *   looking  the cache is asked                                    its answer, tick → running or ready
- *   running  slots are asked; some have arrived, some failed       slot callbacks, tick → decoding, ready or failed
+ *   looking  the cache is asked, and then peers                    their answer, tick → running or ready
+ *   running  slots are asked; some have arrived, some failed       slot callbacks, tick → decoding, ready or failed;
+ *                                                                  a peer's late answer → ready
  *   decoding a worker computes the wanted packets that are missing worker → ready
  *   ready    out[] of every wanted packet is valid                 -
  *   failed   error is set                                          -
@@ -64,17 +65,19 @@ struct EcfsFetch {
     bool whole;          /* all packets, all blocks; immutable */
     bool patient;        /* traffic counts, not time: nothing is asked for because something else is late; immutable */
     bool listed;         /* on the reader's list */
-    bool is_cached;      /* it came from the cache; immutable in ready */
+    bool is_cached;      /* it came from the cache; immutable in ready, as the next */
+    bool is_from_peer;
+    bool is_claimed; /* peers wait for it: ecfs_peers_settle () is due; set before ready, then guarded by opening */
     FetchState state;
     int64_t looked_us;          /* since when it is looking */
     struct EcfsFetchLook *look; /* that waits for its turn, or has it; NULL: none does */
     size_t slot_bytes;          /* immutable */
-    size_t granted_bytes;       /* immutable */
+    size_t granted_bytes;       /* grows when a peer's answer brings memory of its own */
     int64_t used_us;            /* when it was last of use */
     bool *wanted;               /* n; immutable */
     EcfsFetchSlot *slots;       /* n */
     uint8_t **out;              /* n; valid in ready for the wanted: a slot's buffer or a decoded one */
-    uint8_t **decoded;          /* n; buffers that decoding filled */
+    uint8_t **decoded;          /* n; buffers that decoding filled, or a peer */
     GPtrArray *waiting;         /* of Request, borrowed */
     EcfsMutex opening;          /* inner to none; outer to those of cache and transfers */
     bool is_open;               /* what is in out[] was deciphered, and copied for the cache; guarded by opening */
@@ -154,6 +157,8 @@ void ecfs_fetch_unlist_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->loc
 void ecfs_fetch_open (EcfsFetch *self);
 /* All that it wants is in slots, without the help of endpoints. */
 void ecfs_fetch_came_cached_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
+/* All that it wants is in decoded[], tags included. */
+void ecfs_fetch_came_from_peer_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
 
 /* Asks the cache, if there is one that answers now: then the fetch is looking. */
 void ecfs_fetch_look_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
@@ -161,8 +166,14 @@ void ecfs_fetch_look_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock)
 bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock);
 /* A look that waits for its turn keeps no memory of it any more. Whoever calls has a reference. */
 void ecfs_fetch_leave_look_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
-/* Offers what came from endpoints to the cache. Before it is deciphered; without the lock. */
-void ecfs_fetch_offer (const EcfsFetch *self);
+/* Offers what came from endpoints or a peer to the cache. Before it is deciphered; with opening. */
+void ecfs_fetch_offer (EcfsFetch *self);
+/* Peers need not wait for it any more. With opening, or the last reference. */
+void ecfs_fetch_settle (EcfsFetch *self);
+/* Those that wait for it may go on to. */
+void ecfs_fetch_tell_progress (const EcfsFetch *self);
+/* It is what it becomes without the answer of peers. */
+void ecfs_fetch_leave_peers_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */
 uint8_t *ecfs_fetch_bytes_at (const EcfsFetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes);
 

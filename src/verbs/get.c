@@ -6,6 +6,7 @@
  */
 #include "archive/common.h"
 #include "archive/content_check.h"
+#include "archive/peered.h"
 #include "util/io.h"
 #include "util/lock.h"
 #include "verbs/verbs.h"
@@ -595,6 +596,15 @@ static char *new_name_of (EcfsCatalog *catalog, const char *const *paths, const 
     return g_path_get_basename (target);
 }
 
+/* A mount of the same directory does it, or will tell what is wrong. */
+static void serve_peers (EcfsArchive *archive)
+{
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_archive_serve_peers (archive, &error))
+        g_log (G_LOG_DOMAIN, error->code == EADDRINUSE ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING,
+               "%s; nothing is given to peers", error->message);
+}
+
 bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransferOptions *transfer,
                GError **error)
 {
@@ -612,6 +622,7 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
     g_autofree char *parent = new_name == NULL ? g_strdup (directory) : g_path_get_dirname (directory);
     bool good = get.staged != NULL && (to = open_destination (&get, parent, error)) != NULL;
     if (good) {
+        serve_peers (self->archive);
         get_all (&get, paths, to, new_name);
         directory_unref (to);
         get.tally.wire_bytes = ecfs_archive_wire_bytes (get.archive);

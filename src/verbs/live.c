@@ -1,5 +1,6 @@
 #include "verbs/live.h"
 
+#include "archive/peered.h"
 #include "staging/staged.h"
 #include "upkeep/repairer.h"
 #include "verbs/status.h"
@@ -98,6 +99,39 @@ static bool add_repairs (JsonObject *live, EcfsArchive *archive, GError **error)
     return true;
 }
 
+static JsonArray *describe_each (const GPtrArray *peers)
+{
+    JsonArray *array = json_array_new ();
+    for (guint i = 0; i < peers->len; i++) {
+        const EcfsPeerState *state = g_ptr_array_index (peers, i);
+        JsonObject *object = json_object_new ();
+        ecfs_status_add_text (object, "address", state->address);
+        json_object_set_string_member (object, "state", state->lies ? "lies" : state->is_up ? "up" : "down");
+        json_object_set_int_member (object, "fetched_bytes", (int64_t) state->fetched_bytes);
+        if (state->problem != NULL)
+            ecfs_status_add_text (object, "problem", state->problem);
+        json_array_add_object_element (array, object);
+    }
+    return array;
+}
+
+void ecfs_status_add_peers (JsonObject *status, EcfsArchive *archive)
+{
+    EcfsPeersState state;
+    if (ecfs_archive_peers (archive) == NULL)
+        return;
+    ecfs_peers_state (ecfs_archive_peers (archive), &state);
+    JsonObject *facts = json_object_new ();
+    if (state.listen != NULL)
+        ecfs_status_add_text (facts, "listen", state.listen);
+    json_object_set_int_member (facts, "connections", state.n_connections);
+    json_object_set_int_member (facts, "served_bytes", (int64_t) state.served_bytes);
+    json_object_set_int_member (facts, "fetched_bytes", (int64_t) state.fetched_bytes);
+    json_object_set_array_member (facts, "list", describe_each (state.peers));
+    json_object_set_object_member (status, "peers", facts);
+    ecfs_peers_state_clear (&state);
+}
+
 JsonObject *ecfs_archive_live (EcfsArchive *self, GError **error)
 {
     g_autoptr (JsonObject) live = json_object_new ();
@@ -108,6 +142,7 @@ JsonObject *ecfs_archive_live (EcfsArchive *self, GError **error)
     add_endpoints (live, self);
     json_object_set_object_member (live, "reads", ecfs_status_reads (ecfs_archive_read_log (self)));
     (void) ecfs_status_add_cache (live, self); /* there may be none */
+    ecfs_status_add_peers (live, self);
     add_under_way (live, self);
     if (!add_catalog (live, self, error) || !add_repairs (live, self, error))
         return NULL;

@@ -498,6 +498,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
     add_interrupted (status, self);
     add_reads (status, self);
     (void) ecfs_status_add_cache (status, self); /* there may be none */
+    ecfs_status_add_peers (status, self);
     ecfs_status_add_events (status, self);
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||
         !ecfs_status_add_objects (status, self, found, survey, error) ||

@@ -40,5 +40,7 @@ void ecfs_archive_probe (EcfsArchive *self, int64_t patience_us);
 
 /** What the archive's cache has, as a member "cache"; false: there is none. */
 bool ecfs_status_add_cache (JsonObject *status, EcfsArchive *archive);
+/** Who else reads it and helps, as a member "peers"; nothing where nobody is to. */
+void ecfs_status_add_peers (JsonObject *status, EcfsArchive *archive);
 
 #endif

@@ -1,0 +1,122 @@
+#include "peer/lists.h"
+
+#include "peer/peer.h"
+
+#include <string.h>
+
+#define MOST_LISTS 4096
+#define KEPT_US    (60 * G_USEC_PER_SEC) /* since it was asked for last */
+
+typedef struct List {
+    EcfsCacheCell cell; /* first: the key */
+    int64_t used_us;
+    unsigned n;
+    EcfsUuid ids[ECFS_PEERS_MAX];
+} List;
+
+struct EcfsPeerLists {
+    GHashTable *lists; /* EcfsCacheCell → List, the same */
+};
+
+static guint cell_hash (gconstpointer key)
+{
+    guint hash;
+    const EcfsCacheCell *cell = key;
+    memcpy (&hash, cell->object.bytes + 8, sizeof hash);
+    return hash ^ (guint) (cell->segment * 2654435761u);
+}
+
+static gboolean cell_equal (gconstpointer a, gconstpointer b)
+{
+    const EcfsCacheCell *x = a, *y = b;
+    return x->segment == y->segment && ecfs_uuid_equal (&x->object, &y->object);
+}
+
+EcfsPeerLists *ecfs_peer_lists_new (void)
+{
+    EcfsPeerLists *self = g_new (EcfsPeerLists, 1);
+    self->lists = g_hash_table_new_full (cell_hash, cell_equal, NULL, g_free);
+    return self;
+}
+
+void ecfs_peer_lists_free (EcfsPeerLists *self)
+{
+    if (self == NULL)
+        return;
+    g_hash_table_unref (self->lists);
+    g_free (self);
+}
+
+static gboolean is_old (gpointer key, gpointer value, gpointer user)
+{
+    (void) key;
+    return ((const List *) value)->used_us < *(const int64_t *) user;
+}
+
+/* NULL: there are too many. */
+static List *list_of (EcfsPeerLists *self, const EcfsCacheCell *cell, int64_t now_us)
+{
+    int64_t before_us = now_us - KEPT_US;
+    List *list = g_hash_table_lookup (self->lists, cell);
+    if (list == NULL && g_hash_table_size (self->lists) >= MOST_LISTS)
+        g_hash_table_foreach_remove (self->lists, is_old, &before_us);
+    if (list == NULL && g_hash_table_size (self->lists) >= MOST_LISTS)
+        return NULL;
+    if (list == NULL) {
+        list = g_new0 (List, 1);
+        list->cell = *cell;
+        g_hash_table_insert (self->lists, list, list);
+    } else if (list->used_us < before_us) {
+        list->n = 0; /* who had it then may not any more */
+    }
+    list->used_us = now_us;
+    return list;
+}
+
+static int place_of (const List *list, const EcfsUuid *id)
+{
+    for (unsigned i = 0; i < list->n; i++)
+        if (ecfs_uuid_equal (&list->ids[i], id))
+            return (int) i;
+    return -1;
+}
+
+static void strike (List *list, const EcfsUuid *id)
+{
+    int place = ecfs_uuid_is_nil (id) ? -1 : place_of (list, id);
+    if (place < 0)
+        return;
+    list->n--;
+    memmove (list->ids + place, list->ids + place + 1, (list->n - (unsigned) place) * sizeof *list->ids);
+}
+
+void ecfs_peer_lists_has (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *id, int64_t now_us)
+{
+    List *list = list_of (self, cell, now_us);
+    if (list != NULL && list->n == 0)
+        list->ids[list->n++] = *id;
+}
+
+bool ecfs_peer_lists_ask (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker,
+                          const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from)
+{
+    List *list = list_of (self, cell, now_us);
+    if (list == NULL)
+        return false;
+    strike (list, without);
+    bool is_listed = !ecfs_uuid_is_nil (asker);
+    int place = is_listed ? place_of (list, asker) : (int) list->n;
+    if (place < 0)
+        place = (int) list->n;
+    if (is_listed && place == (int) list->n && list->n < ECFS_PEERS_MAX)
+        list->ids[list->n++] = *asker;
+    if (place == 0)
+        return false;
+    *ret_from = list->ids[(place - 1) / ECFS_PEER_FAN_OUT];
+    return true;
+}
+
+unsigned ecfs_peer_lists_n (const EcfsPeerLists *self)
+{
+    return g_hash_table_size (self->lists);
+}

@@ -1,0 +1,294 @@
+/* Asking for a cell: first from whom it is to be had, then for itself. One thread for each question. */
+#include "peer/peer_priv.h"
+#include "util/xxh3.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define ATTEMPTS      3
+#define FAILURES      3 /* in a row: it is down */
+#define WAIT_MS       250
+#define PATIENCE_US   (5 * G_USEC_PER_SEC)  /* with one that answers that it is fetching, and gets nothing */
+#define MOST_US       (20 * G_USEC_PER_SEC) /* of waiting for one that shows progress */
+#define DOWN_US       (2 * G_USEC_PER_SEC)
+#define SLOW_US       (30 * G_USEC_PER_SEC)
+#define REFRESH_US    (30 * G_USEC_PER_SEC)
+#define GREET_WAIT_US G_USEC_PER_SEC
+
+static bool is_over (const EcfsPeerAsking *self)
+{
+    return atomic_load (&self->look->is_left) || atomic_load (&self->peers->stopped);
+}
+
+/* What a peer did */
+
+static void note_problem_locked (EcfsPeer *peer, const char *problem)
+{
+    g_free (peer->problem);
+    peer->problem = g_strdup (problem);
+}
+
+/* It is not asked until it has answered again. One that is only busy may be silent for once. */
+static void note_down (EcfsPeers *self, EcfsPeer *peer, const EcfsPeerAnswer *answer)
+{
+    const char *problem = answer->problem[0] != '\0' ? answer->problem : "it does not answer as a peer does";
+    ecfs_mutex_lock (&self->lock);
+    bool is_down = ++peer->n_failures >= FAILURES || !answer->is_silent;
+    bool is_news = is_down && !ecfs_uuid_is_nil (&peer->id);
+    if (is_down) {
+        peer->id = (EcfsUuid){{0}};
+        peer->rests_until_us = ecfs_now_us () + DOWN_US;
+    }
+    note_problem_locked (peer, problem);
+    ecfs_mutex_unlock (&self->lock);
+    if (is_news)
+        g_info ("peer %s: %s", peer->address, problem);
+}
+
+static void note_slow (EcfsPeers *self, EcfsPeer *peer)
+{
+    ecfs_mutex_lock (&self->lock);
+    peer->rests_until_us = ecfs_now_us () + SLOW_US;
+    note_problem_locked (peer, "it was slower than the endpoints, and is not asked for half a minute");
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void note_lie (EcfsPeers *self, EcfsPeer *peer, const EcfsCacheCell *cell)
+{
+    char object[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&cell->object, object);
+    ecfs_mutex_lock (&self->lock);
+    bool is_news = !peer->lies;
+    peer->lies = true;
+    note_problem_locked (peer, "it gave wrong bytes, and is not asked any more");
+    ecfs_mutex_unlock (&self->lock);
+    if (is_news)
+        g_warning ("peer %s: segment %" PRIu64
+                   " of object %s is not what was stored: it is not asked any more; look at "
+                   "the disk of its cache, and at who has its account",
+                   peer->address, cell->segment, object);
+}
+
+static void note_bytes (EcfsPeers *self, EcfsPeer *peer, uint64_t bytes)
+{
+    ecfs_mutex_lock (&self->lock);
+    peer->fetched_bytes += bytes;
+    peer->n_failures = 0;
+    if (!peer->lies)
+        g_clear_pointer (&peer->problem, g_free);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* Who there is */
+
+static bool is_usable_locked (const EcfsPeer *peer, int64_t now_us)
+{
+    return !ecfs_uuid_is_nil (&peer->id) && !peer->is_self && !peer->lies && peer->rests_until_us <= now_us;
+}
+
+static uint64_t rank (const EcfsUuid *id, const EcfsCacheCell *cell)
+{
+    uint8_t bytes[sizeof id->bytes + sizeof cell->object.bytes + sizeof cell->segment];
+    memcpy (bytes, id->bytes, sizeof id->bytes);
+    memcpy (bytes + sizeof id->bytes, cell->object.bytes, sizeof cell->object.bytes);
+    memcpy (bytes + sizeof id->bytes + sizeof cell->object.bytes, &cell->segment, sizeof cell->segment);
+    return ecfs_xxh3_64 (bytes, sizeof bytes);
+}
+
+/* Who keeps the list of a cell. NULL: we do; *ret_any: whether there is anybody else. */
+static EcfsPeer *keeper (EcfsPeers *self, const EcfsCacheCell *cell, bool *ret_any)
+{
+    EcfsPeer *best = NULL;
+    int64_t now_us = ecfs_now_us ();
+    *ret_any = false;
+    uint64_t best_rank = atomic_load (&self->serves) ? rank (&self->id, cell) : UINT64_MAX;
+    ecfs_mutex_lock (&self->lock);
+    for (unsigned i = 0; i < self->n; i++) {
+        EcfsPeer *peer = &self->list[i];
+        if (!is_usable_locked (peer, now_us))
+            continue;
+        *ret_any = true;
+        uint64_t its_rank = rank (&peer->id, cell);
+        best = its_rank < best_rank ? peer : best;
+        best_rank = MIN (its_rank, best_rank);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return best;
+}
+
+static EcfsPeer *peer_of (EcfsPeers *self, const EcfsUuid *id)
+{
+    EcfsPeer *found = NULL;
+    int64_t now_us = ecfs_now_us ();
+    ecfs_mutex_lock (&self->lock);
+    for (unsigned i = 0; i < self->n; i++)
+        if (is_usable_locked (&self->list[i], now_us) && ecfs_uuid_equal (&self->list[i].id, id))
+            found = &self->list[i];
+    ecfs_mutex_unlock (&self->lock);
+    return found;
+}
+
+/* A call on a thread that greets. */
+static void greet (EcfsPeers *self, EcfsPeer *peer)
+{
+    EcfsUuid id;
+    EcfsPeerAnswer answer;
+    EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
+    if (!ecfs_peer_call (self->client, peer->url, &request, NULL, &self->stopped, &answer) || answer.status != 200 ||
+        !ecfs_uuid_parse (answer.text, &id)) {
+        note_down (self, peer, &answer);
+        return;
+    }
+    ecfs_mutex_lock (&self->lock);
+    if (ecfs_uuid_is_nil (&peer->id) && !peer->lies)
+        g_clear_pointer (&peer->problem, g_free);
+    peer->id = id;
+    peer->is_self = ecfs_uuid_equal (&id, &self->id);
+    peer->met_us = ecfs_now_us ();
+    peer->n_failures = 0;
+    ecfs_cond_broadcast (&self->moved);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_peers_greet (void *peers)
+{
+    EcfsPeers *self = peers;
+    for (unsigned i = 0; i < self->n && !atomic_load (&self->stopped); i++) {
+        EcfsPeer *peer = &self->list[i];
+        int64_t now_us = ecfs_now_us ();
+        ecfs_mutex_lock (&self->lock);
+        bool is_due = !peer->is_self && !peer->lies && peer->rests_until_us <= now_us &&
+                      (ecfs_uuid_is_nil (&peer->id) || now_us - peer->met_us > REFRESH_US);
+        ecfs_mutex_unlock (&self->lock);
+        if (is_due)
+            greet (self, peer);
+    }
+    ecfs_mutex_lock (&self->lock);
+    self->has_greeted = true;
+    ecfs_cond_broadcast (&self->moved);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* Who has just begun does not know anybody yet. */
+static void await_greetings (EcfsPeers *self)
+{
+    int64_t deadline_us = ecfs_now_us () + GREET_WAIT_US;
+    ecfs_mutex_lock (&self->lock);
+    while (!self->has_greeted && !atomic_load (&self->stopped) &&
+           ecfs_cond_wait_until (&self->moved, &self->lock, deadline_us))
+        ;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* One question */
+
+static EcfsPeerRequest request_of (const EcfsPeerAsking *self, EcfsPeerVerb verb, const EcfsUuid *without)
+{
+    const EcfsCacheLook *look = self->look->look;
+    const EcfsCacheRange *last = &look->ranges[look->n_ranges - 1];
+    EcfsPeerRequest request = {.verb = verb, .cell = look->cell, .bytes = last->offset + last->size};
+    request.wait_ms = verb == ECFS_PEER_GET ? WAIT_MS : 0;
+    if (verb == ECFS_PEER_WHERE && atomic_load (&self->peers->serves))
+        request.asker = self->peers->id;
+    request.without = without == NULL ? request.without : *without;
+    return request;
+}
+
+/* From whom. False: from endpoints. *ret_from nil: who knows could not be asked, somebody else may know. */
+static bool ask_where (const EcfsPeerAsking *self, const EcfsUuid *without, EcfsUuid *ret_from)
+{
+    bool any;
+    EcfsPeerAnswer answer;
+    EcfsPeers *peers = self->peers;
+    EcfsPeer *asked = keeper (peers, &self->look->look->cell, &any);
+    EcfsPeerRequest request = request_of (self, ECFS_PEER_WHERE, without);
+    *ret_from = (EcfsUuid){{0}};
+    if (!any)
+        return false;
+    if (asked == NULL)
+        return ecfs_peers_where (peers, &request, ret_from) == ECFS_PEER_ELSEWHERE;
+    if (!ecfs_peer_call (peers->client, asked->url, &request, self->look, &peers->stopped, &answer)) {
+        if (!answer.is_given_up)
+            note_down (peers, asked, &answer);
+        return true;
+    }
+    *ret_from = answer.from;
+    return answer.status == 302 && !ecfs_uuid_is_nil (ret_from);
+}
+
+/* What is to be thought of a call that brought nothing. */
+static void note_failure (const EcfsPeerAsking *self, EcfsPeer *peer, const EcfsPeerAnswer *answer)
+{
+    if (answer->is_wrong)
+        note_lie (self->peers, peer, &self->look->look->cell);
+    else if (answer->is_given_up && answer->bytes > 0 && atomic_load (&self->look->is_late))
+        note_slow (self->peers, peer);
+    else if (!answer->is_given_up && !answer->is_absent && answer->status == 0)
+        note_down (self->peers, peer, answer);
+}
+
+/* Gets it from one that has it, or is about to. */
+static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
+{
+    EcfsPeers *peers = self->peers;
+    uint64_t seen = 0;
+    int64_t now_us = ecfs_now_us (), moved_us = now_us, end_us = now_us + MOST_US;
+    EcfsPeerRequest request = request_of (self, ECFS_PEER_GET, NULL);
+    while (!is_over (self) && now_us < end_us && now_us - moved_us < PATIENCE_US) {
+        EcfsPeerAnswer answer;
+        bool good = ecfs_peer_call (peers->client, peer->url, &request, self->look, &peers->stopped, &answer);
+        if (good && answer.status == 200) {
+            note_bytes (peers, peer, answer.bytes);
+            ecfs_peers_wait_on (peers);
+            return true;
+        }
+        if (!good || answer.status != 202) {
+            note_failure (self, peer, &answer);
+            return false;
+        }
+        /* It is alive, and its reader goes around endpoints that stall. Where many share a slow line nothing may come
+         * to it for a while, and would come to us no sooner. */
+        now_us = ecfs_now_us ();
+        atomic_store (&self->look->is_foretold, false);
+        atomic_store (&self->look->due_us, now_us + ECFS_PEER_SILENT_US);
+        ecfs_peers_wait_on (peers);
+        if (answer.progress == seen)
+            continue;
+        seen = answer.progress;
+        moved_us = now_us;
+        ecfs_peers_pass_on (peers, &self->look->look->cell);
+    }
+    return false;
+}
+
+static bool look_around (const EcfsPeerAsking *self)
+{
+    EcfsUuid without = {{0}};
+    await_greetings (self->peers);
+    for (unsigned i = 0; i < ATTEMPTS && !is_over (self); i++) {
+        EcfsUuid from;
+        if (!ask_where (self, &without, &from))
+            return false;
+        EcfsPeer *peer = ecfs_uuid_is_nil (&from) ? NULL : peer_of (self->peers, &from);
+        without = ecfs_uuid_is_nil (&from) ? without : from;
+        if (peer != NULL && get (self, peer))
+            return true;
+    }
+    return false;
+}
+
+void ecfs_peers_run_look (void *data)
+{
+    EcfsPeerAsking *self = data;
+    EcfsPeers *peers = self->peers;
+    EcfsPeerLook *look = self->look;
+    ecfs_mutex_lock (&peers->lock);
+    ecfs_peers_begun_locked (peers, look);
+    ecfs_mutex_unlock (&peers->lock);
+    bool found = !is_over (self) && look->look->begin (look->look) && look_around (self);
+    g_free (self);
+    ecfs_mutex_lock (&peers->lock);
+    ecfs_peers_answered_locked (peers, &look->look->cell);
+    ecfs_mutex_unlock (&peers->lock);
+    look->look->done (look->look, found); /* the caller's from here on */
+}

@@ -1,0 +1,119 @@
+/* What peer.c (who there is, what is being fetched), look.c (asking), client.c and server.c share. */
+#ifndef ECFS_PEER_PEER_PRIV_H
+#define ECFS_PEER_PEER_PRIV_H
+
+#include "peer/identity.h"
+#include "peer/lists.h"
+#include "peer/peer.h"
+#include "peer/peer_text.h"
+#include "util/io.h"
+#include "util/lock.h"
+#include "util/ticker.h"
+
+#define ECFS_PEER_LOOKERS   16
+#define ECFS_PEER_SILENT_US 1000000 /* nobody waits for longer without any progress */
+
+/* One of the list. */
+typedef struct EcfsPeer {
+    char *address; /* as it is listed; immutable */
+    char *url;     /* "https://HOST:PORT"; immutable */
+    EcfsUuid id;   /* nil: not known; guarded by lock, like all below */
+    bool is_self;
+    bool lies;
+    unsigned n_failures; /* in a row */
+    int64_t rests_until_us;
+    int64_t met_us; /* when it answered last; 0: never */
+    char *problem;  /* NULL: none */
+    uint64_t fetched_bytes;
+} EcfsPeer;
+
+typedef struct EcfsPeerServer EcfsPeerServer;
+typedef struct EcfsPeerClient EcfsPeerClient;
+
+struct EcfsPeers {
+    EcfsMutex lock;
+    EcfsCond moved; /* somebody was met, something is fetched, or all ends */
+    EcfsUuid id;    /* of this process; immutable, as the next six */
+    EcfsPeer *list;
+    unsigned n;
+    char *listen;
+    uint64_t bytes_per_s;
+    unsigned max_connections;
+    EcfsCache *cache;
+    EcfsPeerIdentity *identity;
+    EcfsPeerServer *server; /* NULL: nobody is served; between serve and stop */
+    atomic_bool serves;
+    EcfsPeerClient *client;
+    EcfsWorkers *lookers; /* NULL: not yet, or not any more; guarded by lock, like all below */
+    EcfsTicker *greeter;  /* likewise */
+    bool has_greeted;     /* all were called once */
+    atomic_bool stopped;
+    unsigned n_looks;
+    GQueue queued; /* of EcfsPeerLook: of these, those that no looker has begun with */
+    EcfsPeerLists *lists;
+    GHashTable *fetching; /* EcfsCacheCell → Fetching */
+    _Atomic uint64_t served_bytes;
+};
+
+/* What somebody is told who asks from whom to get a cell. */
+typedef enum EcfsPeerWhere {
+    ECFS_PEER_HERE,
+    ECFS_PEER_ELSEWHERE,
+    ECFS_PEER_NOWHERE, /* from endpoints */
+} EcfsPeerWhere;
+
+/* peer.c */
+EcfsPeerWhere ecfs_peers_where (EcfsPeers *self, const EcfsPeerRequest *request, EcfsUuid *ret_from);
+/** Whether the cell is being fetched, after it has waited for progress; *ret_progress: grows with each. */
+bool ecfs_peers_await (EcfsPeers *self, const EcfsCacheCell *cell, unsigned wait_ms, uint64_t *ret_progress);
+
+/** Peers answer: the questions that wait for their turn wait on. */
+void ecfs_peers_wait_on (EcfsPeers *self);
+/** From a peer that gets the cell for us, we know that it goes on. */
+void ecfs_peers_pass_on (EcfsPeers *self, const EcfsCacheCell *cell);
+/** A question of ours is, and before: has its turn. */
+void ecfs_peers_begun_locked (EcfsPeers *self, EcfsPeerLook *look) ECFS_REQUIRES (self->lock);
+void ecfs_peers_answered_locked (EcfsPeers *self, const EcfsCacheCell *cell) ECFS_REQUIRES (self->lock);
+/** Somebody greets: may be one of those that were away. */
+void ecfs_peers_greet_again (EcfsPeers *self);
+
+/* look.c */
+typedef struct EcfsPeerAsking {
+    EcfsPeers *peers;
+    EcfsPeerLook *look;
+} EcfsPeerAsking;
+/* A job; frees the EcfsPeerAsking. */
+void ecfs_peers_run_look (void *asking);
+void ecfs_peers_greet (void *peers);
+
+/* An answer. */
+typedef struct EcfsPeerAnswer {
+    long status;
+    EcfsUuid from;     /* 302 */
+    uint64_t progress; /* 202 */
+    char text[ECFS_UUID_TEXT_SIZE];
+    uint64_t bytes;    /* of the body */
+    bool is_wrong;     /* a block of it is not what was stored */
+    bool is_absent;    /* or was never filled in */
+    bool is_silent;    /* no status: it was for too long */
+    bool is_given_up;  /* nobody wants it any more, or it is too slow */
+    char problem[256]; /* why there is no status */
+} EcfsPeerAnswer;
+
+/* client.c; a client is of any thread, a call of one. */
+/** NULL and ENOTSUP: this build cannot. */
+EcfsPeerClient *ecfs_peer_client_new (const EcfsPeerIdentity *identity, GError **error);
+void ecfs_peer_client_free (EcfsPeerClient *self);
+/** Asks one peer. A body of status 200 goes to @look's ranges, each judged when it is whole, or (NULL) to the text.
+ * @stopped: ends it. Blocks for as long as there is progress. False: no answer, with a problem. */
+bool ecfs_peer_call (EcfsPeerClient *self, const char *url, const EcfsPeerRequest *request, EcfsPeerLook *look,
+                     const atomic_bool *stopped, EcfsPeerAnswer *ret_answer);
+
+/* server.c */
+/** Listens. EADDRINUSE and what else may be wrong with the address. */
+EcfsPeerServer *ecfs_peer_server_new (EcfsPeers *peers, GError **error);
+/** Ends all connections. NULL is accepted. */
+void ecfs_peer_server_free (EcfsPeerServer *self);
+unsigned ecfs_peer_server_n_connections (EcfsPeerServer *self);
+
+#endif

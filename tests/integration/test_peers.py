@@ -1,0 +1,248 @@
+"""Machines that read one archive get segments from each other: the right ones, and the endpoints give each once."""
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import lab
+import pytest
+from test_cache import hide, show
+from test_follow import Follower
+
+MIB = 1 << 20
+SIZE = 24 * MIB + 4321
+
+pytestmark = pytest.mark.as_users
+
+
+class Swarm:
+    """A writer and those that follow it, each with a cache of its own: as many machines."""
+
+    def __init__(self, place, n, size=SIZE, endpoints=None, **settings):
+        self.place, self.ports = place, [lab.free_port() for _ in range(n)]
+        self.archive = place.archive(endpoints or place.directories(), "rs:4+2", "--set", "segment_size=1M", lab.AS_USERS)
+        self.archive.configure("archive", **self.settings(0, **settings))
+        self.writer = place.mount(self.archive)
+        lab.write_pattern(self.writer.path / "file", size, 1)
+        self.digest = lab.digest(self.writer.path / "file")
+        lab.ecfs("wait", self.writer.path)
+        self.followers = [Follower(place, self.archive.endpoints) for _ in range(1, n)]
+        for i, follower in enumerate(self.followers, 1):
+            follower.mount.umount()
+            follower.archive.configure("archive", **self.settings(i, **settings))
+            follower.mount.start()
+        lab.until(lambda: {peer["state"] for peer in self.state()["list"]} == {"up"}, 30, "all have met")
+        self.mounts = [self.writer, *(follower.mount for follower in self.followers)]
+
+    def settings(self, number, **more):
+        peers = ", ".join(f"127.0.0.1:{each}" for each in self.ports)
+        return {"cache_size": "200M", "peers": peers, "peer_listen": f"127.0.0.1:{self.ports[number]}"} | more
+
+    def read(self, number):
+        """Not from the kernel's memory."""
+        lab.drop_caches()
+        assert lab.digest(self.mounts[number].path / "file") == self.digest
+
+    def warm(self, number):
+        self.read(number)
+        lab.until(lambda: self.is_warm(number), 30, "it is in the cache")
+
+    def is_warm(self, number):
+        return os.getxattr(self.mounts[number].path / "file", "user.ecfs.cached").endswith(b", 100%")
+
+    def state(self):
+        """Of the writer."""
+        return self.archive.json("status")["peers"]
+
+    def received(self):
+        return self.archive.json("status")["reads"]["received_bytes"]
+
+
+def test_what_one_has_another_gets(place):
+    swarm = Swarm(place, 3)
+    swarm.warm(1)
+    swarm.read(0)
+    assert swarm.state()["fetched_bytes"] >= SIZE and swarm.received() < SIZE / 10
+    assert {peer["state"] for peer in swarm.state()["list"]} == {"up"}
+    assert "2 of 2 up" in lab.ecfs("status", swarm.archive.path).stdout
+    hide(swarm.archive)  # no endpoint has anything any more
+    swarm.read(2)
+    swarm.followers[0].mount.umount()
+    swarm.followers[1].mount.umount()
+    shutil.rmtree(swarm.followers[1].archive.path / "cache")
+    show(swarm.archive)
+    before = swarm.state()["served_bytes"]
+    lab.ecfs("get", swarm.followers[1].archive.path, "/file", place.path / "fetched")  # as a verb does, without a mount
+    assert lab.digest(place.path / "fetched") == swarm.digest
+    assert swarm.state()["served_bytes"] > before
+
+
+def test_one_that_lies_is_named_and_not_asked_again(place):
+    swarm = Swarm(place, 2)
+    swarm.warm(1)
+    for path in (swarm.followers[0].archive.path / "cache").rglob("cells/*/*"):
+        if path.is_file():
+            with open(path, "r+b") as cell:
+                cell.seek(100)
+                byte = cell.read(1)
+                cell.seek(100)
+                cell.write(bytes([byte[0] ^ 1]))
+    swarm.read(0)
+    [peer] = swarm.state()["list"]
+    assert peer["state"] == "lies" and peer["fetched_bytes"] == 0
+    assert swarm.writer.text().count(f"peer {peer['address']}: segment") == 1
+    assert f"{peer['address']}: it gave wrong bytes" in lab.ecfs("status", swarm.archive.path).stdout
+    lab.until(lambda: swarm.is_warm(0), 30, "what endpoints gave is in the cache")
+    swarm.followers[0].mount.umount()
+    swarm.read(0)  # and it is right
+
+
+def test_one_that_stalls_or_dies_keeps_nobody(place):
+    swarm = Swarm(place, 3)
+    swarm.warm(1)
+    swarm.warm(2)
+    stalled, dead = swarm.mounts[1:]
+    stalled.process.send_signal(signal.SIGSTOP)
+    dead.process.kill()
+    begun = time.monotonic()
+    swarm.read(0)
+    assert time.monotonic() - begun < 15
+    lab.until(lambda: "down" in {peer["state"] for peer in swarm.state()["list"]}, 40, "that is known")
+    stalled.process.send_signal(signal.SIGCONT)
+    dead.kill()
+    lab.until(lambda: "up" in {peer["state"] for peer in swarm.state()["list"]}, 30, "one is back")
+
+
+def test_one_that_is_slow_keeps_nobody(place):
+    swarm = Swarm(place, 2, peer_rate="100K")
+    swarm.warm(1)
+    begun = time.monotonic()
+    swarm.read(0)
+    assert time.monotonic() - begun < 20  # at its pace it takes four minutes
+    assert swarm.state()["list"][0]["state"] == "up"
+
+
+def test_who_pretends_to_be_one_is_told_nothing(place):
+    """A stranger at the address of a peer."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*own_certificate(place))
+    said = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    plain, _ = server.accept()
+                    with contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as connection:
+                        said.append(connection.recv(4096))
+        threading.Thread(target=serve, daemon=True).start()
+        archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=10M", "--set",
+                                f"peers=127.0.0.1:{server.getsockname()[1]}", lab.AS_USERS)
+        place.mount(archive)
+        lab.until(lambda: "certificate" in archive.json("status")["peers"]["list"][0].get("problem", ""), 30, "it is refused")
+        server.shutdown(socket.SHUT_RDWR)
+    assert not any(said)
+
+
+def endpoint_bytes(swarm):
+    return sum(endpoint.proxy.status()["down"] for endpoint in swarm.archive.endpoints)
+
+
+def read_at_once(swarm, numbers):
+    """Seconds until the last has all."""
+    digests = {}
+    lab.drop_caches()
+    threads = [threading.Thread(target=lambda i=i: digests.update({i: lab.digest(swarm.mounts[i].path / "file")})) for i in numbers]
+    begun = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert digests == dict.fromkeys(numbers, swarm.digest)
+    return time.monotonic() - begun
+
+
+def test_four_that_read_at_once_cost_the_endpoints_one(place):
+    swarm = Swarm(place, 4, endpoints=[place.behind_proxy(name) for name in lab.NAMES])
+    for endpoint in swarm.archive.endpoints:
+        endpoint.proxy.tell("throttle", 2 * MIB)
+    before = endpoint_bytes(swarm)
+    read_at_once(swarm, range(4))
+    cost = (endpoint_bytes(swarm) - before) / SIZE
+    assert cost < 1.3, f"{cost:.2f} copies came from the endpoints"
+
+
+def own_certificate(place):
+    """Of somebody who has not the archive's key, and says that he has."""
+    key, certificate = place.path / "stranger.key", place.path / "stranger.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=ecfs archive", "-keyout", key, "-out", certificate],
+                   check=True, capture_output=True)
+    return certificate, key
+
+
+def say(port, context, text=b"GET /v1/hello HTTP/1.1\r\n\r\n"):
+    """What comes back; b"": nothing but the end of the connection."""
+    with socket.create_connection(("127.0.0.1", port), 10) as plain:
+        try:
+            with context.wrap_socket(plain) as connection:
+                connection.sendall(text)
+                return connection.recv(4096)
+        except OSError:  # the end tells why it hangs up, or just does
+            return b""
+
+
+def test_a_stranger_gets_nothing_and_takes_nothing(place):
+    swarm = Swarm(place, 2)
+    swarm.warm(1)
+    port = swarm.ports[1]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    assert say(port, context) == b""
+    context.load_cert_chain(*own_certificate(place))
+    assert say(port, context) == b""
+    with socket.create_connection(("127.0.0.1", port), 10) as plain:
+        plain.sendall(b"GET /v1/hello HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert b"HTTP" not in plain.recv(4096)  # an alert at most
+    # many that say one byte now and then, or nothing
+    resident, threads = swarm.mounts[1].resident_bytes(), n_threads(swarm.mounts[1])
+    strangers = []
+    for number in range(2000):
+        stranger = socket.create_connection(("127.0.0.1", port), 10)
+        strangers.append(stranger)
+        if number % 2:
+            with contextlib.suppress(OSError):
+                stranger.sendall(b"\x16")
+        if len(strangers) > 400:
+            strangers.pop(0).close()
+    assert n_threads(swarm.mounts[1]) - threads <= 128 + 32  # as the manual says, and those of reading
+    swarm.read(0)
+    assert swarm.state()["fetched_bytes"] >= SIZE
+    assert swarm.mounts[1].resident_bytes() - resident < 32 * MIB
+    lab.until(lambda: all(hung_up(stranger) for stranger in strangers), 30, "they are gone")
+
+
+def n_threads(mount):
+    return len(list(Path(f"/proc/{mount.process.pid}/task").iterdir()))
+
+
+def hung_up(stranger):
+    stranger.setblocking(False)
+    try:
+        return stranger.recv(4096) == b"" or hung_up(stranger)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def test_peers_want_a_key_and_a_cache(place):
+    archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", "cache_size=10M", "--set", "peer_listen=127.0.0.1:1")
+    mount = place.mount(archive)
+    assert "peers need an archive with a key" in mount.text()
+    assert "peers" not in archive.json("status")
