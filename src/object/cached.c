@@ -160,10 +160,10 @@ static void answer_of_peers_locked (Look *look, bool found, GPtrArray *finished)
 }
 
 /* All of a segment, with a tag that nobody can make who has not the key. */
-static bool is_for_peers_locked (const Look *look) ECFS_REQUIRES (look->reader->lock)
+static bool is_for_peers_locked (EcfsReader *reader, const Look *look) ECFS_REQUIRES (reader->lock)
 {
     const EcfsFetch *fetch = look->fetch;
-    const EcfsReaderParams *params = &look->reader->params;
+    const EcfsReaderParams *params = &reader->params;
     return params->peers != NULL && params->keys != NULL && params->fills_cache && !params->unchecked &&
            fetch != NULL && fetch->whole && fetch->state == FETCH_LOOKING && look->has_memory &&
            fetch->slot_bytes == ecfs_layout_stored_bytes (&params->layout, fetch->segment);
@@ -174,7 +174,7 @@ static bool ask_peers (Look *look)
 {
     EcfsReader *reader = look->reader;
     ecfs_mutex_lock (&reader->lock);
-    size_t bytes = is_for_peers_locked (look) ? look->fetch->slot_bytes * look->look.n_ranges : 0;
+    size_t bytes = is_for_peers_locked (reader, look) ? look->fetch->slot_bytes * look->look.n_ranges : 0;
     bool asks = bytes > 0 && ecfs_transfer_try_acquire (reader->params.transfer, bytes);
     if (asks) {
         look->granted_bytes = bytes;
