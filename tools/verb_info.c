@@ -65,6 +65,19 @@ static void print_file (JsonObject *info)
     print_stripes (info);
 }
 
+/* What user.ecfs.places says for it. */
+static void print_places (JsonObject *info)
+{
+    g_autofree char *rule = tool_printable (tool_text (info, "places"));
+    if (!json_object_has_member (info, "places"))
+        return;
+    printf ("  places     %s", rule);
+    if (tool_number (info, "misplaced_stripes") > 0)
+        printf (": %" PRIi64 " stripes are where it forbids them, ecfs-fsck -y moves them",
+                tool_number (info, "misplaced_stripes"));
+    putchar ('\n');
+}
+
 static void print_info (JsonObject *info)
 {
     g_autofree char *path = tool_printable (tool_text (info, "path"));
@@ -72,6 +85,7 @@ static void print_info (JsonObject *info)
     puts (path);
     printf ("  type       %s\n", tool_text (info, "type"));
     printf ("  size       %s (%" PRIi64 " bytes)\n", size, tool_number (info, "size"));
+    print_places (info);
     if (json_object_has_member (info, "stripes"))
         print_file (info);
     else if (json_object_has_member (info, "code"))

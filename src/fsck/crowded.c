@@ -9,12 +9,15 @@
 bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError **error)
 {
     EcfsRoomy roomy;
-    bool good = true;
-    ecfs_roomy_init (&roomy, self->archive);
+    bool good = ecfs_roomy_init (&roomy, self->archive, error);
     for (guint i = 0; i < objects->len && good; i++) {
         EcfsCrowding crowding;
         const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-        if (ecfs_object_is_past (object->id) || !ecfs_object_is_crowded (&roomy, object, 0, &crowding))
+        if (ecfs_object_is_past (object->id))
+            continue;
+        int is = ecfs_object_is_crowded (&roomy, object, 0, &crowding, error);
+        good = is >= 0;
+        if (is != 1)
             continue;
         const EcfsSpoolDamage one = {.object = object->id,
                                      .urgency = crowding.now.zones * ZONE_WEIGHT + crowding.now.endpoints,
@@ -46,8 +49,12 @@ static int judge (Parting *self, int64_t object, EcfsCrowding *ret_crowding)
 {
     g_autoptr (GError) why = NULL;
     g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), object, &why);
-    if (now != NULL)
-        return ecfs_object_is_crowded (&self->roomy, now, 0, ret_crowding);
+    if (now != NULL) {
+        int is = ecfs_object_is_crowded (&self->roomy, now, 0, ret_crowding, &why);
+        if (is < 0)
+            g_propagate_error (&self->error, g_steal_pointer (&why));
+        return is;
+    }
     if (why->code == ENOENT || why->code == EBADMSG) /* deleted, or told */
         return 0;
     g_propagate_error (&self->error, g_steal_pointer (&why));
@@ -57,11 +64,28 @@ static int judge (Parting *self, int64_t object, EcfsCrowding *ret_crowding)
 static void conclude (Parting *self, const Attempt *attempt, EcfsCrowdedResult result)
 {
     EcfsFsckSums *sums = &self->run->sums;
-    sums->crowded[result]++;
+    (attempt->crowding.n_forbidden > 0 ? sums->misplaced : sums->crowded)[result]++;
     sums->n_moved_stripes += attempt->task.order.n_stored;
     sums->moved_bytes += attempt->task.order.written_bytes;
     ecfs_fsck_tell (self->run, ecfs_fsck_tell_crowded (self->run->archive, attempt->task.object, &attempt->crowding,
                                                        result, &attempt->task));
+}
+
+/* Of what a rule does not allow each object is told: it may hold no stripe there, whatever that waits for. */
+static void leave_misplaced (Parting *self, Attempt *attempt)
+{
+    const EcfsArchive *archive = self->run->archive;
+    const size_t lacking = attempt->crowding.lacking;
+    g_autofree char *why =
+        lacking == SIZE_MAX ? NULL : ecfs_unusable_endpoint (ecfs_archive_endpoint (archive, lacking));
+    attempt->task.error = g_error_new (
+        ECFS_ERROR, ENOTSUP, "%s",
+        lacking == SIZE_MAX ? "its rules leave no place for it; small files of several rules that share it "
+                              "go apart by ecfs recode"
+        : why != NULL       ? why
+                            : "the endpoints that are allowed have no room for it");
+    conclude (self, attempt, ECFS_CROWDED_LEFT);
+    g_clear_error (&attempt->task.error);
 }
 
 /* The next that can be moved now; NULL: there is none, or an error. */
@@ -77,6 +101,10 @@ static Attempt *next_attempt (Parting *self)
             continue;
         if (attempt->crowding.n_moves > 0)
             return attempt;
+        if (attempt->crowding.n_forbidden > 0) {
+            leave_misplaced (self, attempt);
+            continue;
+        }
         self->run->sums.crowded[ECFS_CROWDED_WAITS]++;
         self->n_waiting[attempt->crowding.lacking]++;
     }
@@ -94,7 +122,11 @@ static void task_done (void *user, EcfsRepairTask *task)
 {
     Parting *self = user;
     Attempt *attempt = (Attempt *) (void *) task;
+    EcfsCrowding after;
     bool any = task->order.n_stored > 0;
+    if (task->error == NULL && any && attempt->crowding.n_forbidden > 0 && judge (self, task->object, &after) == 1 &&
+        after.n_forbidden > 0)
+        task->error = g_error_new (ECFS_ERROR, EAGAIN, "%u stripes find no place that is allowed", after.n_forbidden);
     if (task->error == NULL && !any && judge (self, task->object, &attempt->crowding) == 1)
         task->error = g_error_new_literal (ECFS_ERROR, EAGAIN, "no better place is found now");
     if (task->error != NULL && task->error->code != ESTALE)
@@ -156,9 +188,9 @@ bool ecfs_fsck_move_apart (EcfsFsckRun *self, GError **error)
 {
     Parting parting = {.run = self, .last = {.urgency = INT_MIN}};
     ecfs_fsck_enter (self, "move", 0);
-    ecfs_roomy_init (&parting.roomy, self->archive);
+    bool is_known = ecfs_roomy_init (&parting.roomy, self->archive, error);
     parting.n_waiting = g_new0 (uint64_t, parting.roomy.n_places + 1);
-    bool done = part_all (&parting, error);
+    bool done = is_known && part_all (&parting, error);
     tell_waiting (&parting);
     ecfs_roomy_clear (&parting.roomy);
     g_free (parting.n_waiting);
