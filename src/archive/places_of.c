@@ -66,9 +66,10 @@ static bool add_directory (EcfsArchive *archive, uint64_t dir, GHashTable *seen,
     g_autoptr (GByteArray) value = NULL;
     if (!ecfs_catalog_xattr_above (ecfs_archive_catalog (archive), dir, ECFS_PLACES_ATTRIBUTE, &value, error))
         return false;
-    if (value == NULL || !g_hash_table_add (seen, g_strndup ((const char *) value->data, value->len)))
+    const char *bytes = value == NULL || value->len == 0 ? "" : (const char *) value->data;
+    if (value == NULL || !g_hash_table_add (seen, g_strndup (bytes, value->len)))
         return true;
-    g_autoptr (EcfsPlacesRule) rule = ecfs_places_rule_parse ((const char *) value->data, value->len, error);
+    g_autoptr (EcfsPlacesRule) rule = ecfs_places_rule_parse (bytes, value->len, error);
     if (rule == NULL) {
         g_autofree char *path = ecfs_catalog_path (ecfs_archive_catalog (archive), dir);
         return ecfs_prefix (error, "the rule " ECFS_PLACES_ATTRIBUTE " that holds for %s", path);

@@ -2,6 +2,7 @@
 #include "archive/places_rule.h"
 #include "util/error.h"
 
+#include <stdint.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size);

@@ -162,6 +162,27 @@ def test_logs_and_packs_are_of_one_rule(place, archive):
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
 
 
+def test_what_is_stored_together_is_of_one_rule(place, archive):
+    """Where nothing may be appended to there are no logs."""
+    archive.configure("archive", commit="async")
+    for name in NAMES:
+        archive.configure(f"endpoint {name}", delete="never")
+    mount = place.mount(archive)
+    for name in ("a", "b"):
+        (mount.path / name).mkdir()
+        rule(mount.path / name, f"only:zone={name}")
+    for number in range(40):  # in turn
+        for name in ("a", "b"):
+            (mount.path / name / str(number)).write_bytes(os.urandom(1000 + number))
+    before = lab.describe_tree(mount.path)
+    archive.await_stored()
+    assert PACK in kinds(archive) and len(kinds(archive)) < 40
+    assert_within(archive, "/a/", A)
+    assert_within(archive, "/b/", B)
+    lab.forget_mounts()
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
+
+
 def test_what_shares_a_pack_goes_apart(place, archive):
     """Files whose rules leave no common place are told, and recode stores each where it may be."""
     archive.configure("archive", pack_after="1s", deletion_grace="1s")
