@@ -164,8 +164,9 @@ static void print_misplaced (JsonObject *finding)
     g_autofree char *path = tool_printable (tool_text (finding, "path"));
     g_autofree char *rule = tool_printable (tool_text (finding, "rule"));
     g_autofree char *reason = tool_printable (tool_text (finding, "reason"));
-    printf ("%s: misplaced: %" PRIi64 " stripes are where the rule \"%s\" forbids them - %s%s%s\n", path,
-            tool_number (finding, "forbidden"), rule,
+    int64_t n_forbidden = tool_number (finding, "forbidden");
+    printf ("%s: misplaced: %" PRIi64 " stripe%s where the rule \"%s\" forbids %s - %s%s%s\n", path, n_forbidden,
+            n_forbidden == 1 ? " is" : "s are", rule, n_forbidden == 1 ? "it" : "them",
             strcmp (result, "moved") == 0  ? "moved"
             : strcmp (result, "left") == 0 ? "LEFT"
                                            : "not moved",

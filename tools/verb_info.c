@@ -69,12 +69,17 @@ static void print_file (JsonObject *info)
 static void print_places (JsonObject *info)
 {
     g_autofree char *rule = tool_printable (tool_text (info, "places"));
+    if (json_object_has_member (info, "places_error")) {
+        g_autofree char *why = tool_printable (tool_text (info, "places_error"));
+        printf ("  places     unknown: %s\n", why);
+    }
     if (!json_object_has_member (info, "places"))
         return;
     printf ("  places     %s", rule);
-    if (tool_number (info, "misplaced_stripes") > 0)
-        printf (": %" PRIi64 " stripes are where it forbids them, ecfs-fsck -y moves them",
-                tool_number (info, "misplaced_stripes"));
+    int64_t n_misplaced = tool_number (info, "misplaced_stripes");
+    if (n_misplaced > 0)
+        printf (", which forbids where %" PRIi64 " stripe%s: ecfs-fsck -y moves %s", n_misplaced,
+                n_misplaced == 1 ? " is" : "s are", n_misplaced == 1 ? "it" : "them");
     putchar ('\n');
 }
 

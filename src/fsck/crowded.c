@@ -6,6 +6,22 @@
 
 /* Finding them */
 
+/* As ecfs_object_is_crowded (); 0 too where its rule makes no sense, which is told by itself. */
+static int judge_object (const EcfsRoomy *roomy, const EcfsObjectRow *object, EcfsCrowding *ret_crowding,
+                         GError **error)
+{
+    GError *why = NULL;
+    int is = ecfs_object_is_crowded (roomy, object, 0, ret_crowding, &why);
+    if (is >= 0)
+        return is;
+    bool no_sense = why->code == EINVAL;
+    if (no_sense)
+        g_error_free (why);
+    else
+        g_propagate_error (error, why);
+    return no_sense ? 0 : -1;
+}
+
 bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError **error)
 {
     EcfsRoomy roomy;
@@ -15,7 +31,7 @@ bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError
         const EcfsObjectRow *object = g_ptr_array_index (objects, i);
         if (ecfs_object_is_past (object->id))
             continue;
-        int is = ecfs_object_is_crowded (&roomy, object, 0, &crowding, error);
+        int is = judge_object (&roomy, object, &crowding, error);
         good = is >= 0;
         if (is != 1)
             continue;
@@ -50,7 +66,7 @@ static int judge (Parting *self, int64_t object, EcfsCrowding *ret_crowding)
     g_autoptr (GError) why = NULL;
     g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), object, &why);
     if (now != NULL) {
-        int is = ecfs_object_is_crowded (&self->roomy, now, 0, ret_crowding, &why);
+        int is = judge_object (&self->roomy, now, ret_crowding, &why);
         if (is < 0)
             g_propagate_error (&self->error, g_steal_pointer (&why));
         return is;
@@ -118,6 +134,13 @@ static EcfsRepairTask *next_task (void *user)
     return attempt == NULL ? NULL : &attempt->task;
 }
 
+/* What may still be written to is not moved. */
+static bool is_log (const Parting *self, int64_t object)
+{
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), object, NULL);
+    return row != NULL && row->kind == ECFS_OBJECT_LOG;
+}
+
 static void task_done (void *user, EcfsRepairTask *task)
 {
     Parting *self = user;
@@ -126,9 +149,13 @@ static void task_done (void *user, EcfsRepairTask *task)
     bool any = task->order.n_stored > 0;
     if (task->error == NULL && any && attempt->crowding.n_forbidden > 0 && judge (self, task->object, &after) == 1 &&
         after.n_forbidden > 0)
-        task->error = g_error_new (ECFS_ERROR, EAGAIN, "%u stripes find no place that is allowed", after.n_forbidden);
+        task->error = g_error_new (ECFS_ERROR, EAGAIN, "%u stripe%s without a place that is allowed", after.n_forbidden,
+                                   after.n_forbidden == 1 ? " is" : "s are");
     if (task->error == NULL && !any && judge (self, task->object, &attempt->crowding) == 1)
-        task->error = g_error_new_literal (ECFS_ERROR, EAGAIN, "no better place is found now");
+        task->error = g_error_new_literal (ECFS_ERROR, EAGAIN,
+                                           is_log (self, task->object)
+                                               ? "it has small files that are packed soon, where they may be then"
+                                               : "no better place is found now");
     if (task->error != NULL && task->error->code != ESTALE)
         conclude (self, attempt, ECFS_CROWDED_LEFT);
     else if (any)

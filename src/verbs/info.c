@@ -250,9 +250,17 @@ static bool add_misplaced (JsonObject *info, EcfsArchive *archive, uint64_t ino,
 static bool add_places (JsonObject *info, EcfsArchive *archive, const EcfsAttr *attr, GError **error)
 {
     EcfsRuled ruled;
-    if (!ecfs_archive_file_ruled (archive, attr->ino, &ruled, error))
-        return false;
+    GError *why = NULL;
     bool fine = true;
+    if (!ecfs_archive_file_ruled (archive, attr->ino, &ruled, &why)) {
+        fine = why->code == EINVAL; /* all else is to be seen */
+        if (fine)
+            ecfs_status_add_text (info, "places_error", why->message);
+        else
+            g_propagate_error (error, g_steal_pointer (&why));
+        g_clear_error (&why);
+        return fine;
+    }
     if (ruled.marks != NULL) {
         ecfs_status_add_text (info, "places", ruled.text);
         fine = !S_ISREG (attr->mode) || add_misplaced (info, archive, attr->ino, ruled.marks, error);

@@ -304,6 +304,31 @@ def test_drain_repair_and_recode_keep_it(place, archive):
     lab.assert_same_tree(before, lab.describe_tree(place.mount(archive).path))
 
 
+def test_a_rule_that_was_damaged_is_told(place, archive):
+    """Nothing is stored below it, and all else goes on."""
+    mount = place.mount(archive)
+    for name in ("d", "e"):
+        (mount.path / name).mkdir()
+        rule(mount.path / name, "only:zone=a")
+        lab.write_pattern(mount.path / name / "file", 100 * KIB, 1)
+    archive.await_stored()
+    mount.umount()
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as catalog:
+        catalog.execute("UPDATE xattrs SET value = x'' WHERE ino = (SELECT ino FROM entries WHERE name = CAST ('d' AS BLOB))")
+        catalog.commit()
+    done = lab.run(FSCK, archive.path, "-n", check=False)
+    assert done.returncode == LEFT and "user.ecfs.places" in done.stdout and "/e: " not in done.stdout, done
+    assert "user.ecfs.places" in archive.json("info", "/d/file")["places_error"]
+    assert archive.json("info", "/e/file")["places"] == "only:zone=a"
+    refused = archive.put(FSCK, "/d/new", check=False)
+    assert refused.returncode != 0 and "the rule user.ecfs.places that holds for /d" in refused.stderr
+    archive.put(FSCK, "/e/new")
+    mount = place.mount(archive)
+    rule(mount.path / "d", "only:zone=a")
+    mount.umount()
+    assert fsck(archive, "-n")[0] == CLEAN
+
+
 def rules_of(place, archive):
     mount = place.mount(archive)
     found = {path.name: os.getxattr(path, PLACES).decode() if os.listxattr(path) else None for path in mount.path.iterdir()}
