@@ -158,6 +158,21 @@ static void print_crowded (JsonObject *finding)
             *reason == '\0' ? "" : ": ", reason);
 }
 
+static void print_misplaced (JsonObject *finding)
+{
+    const char *result = tool_text (finding, "result");
+    g_autofree char *path = tool_printable (tool_text (finding, "path"));
+    g_autofree char *rule = tool_printable (tool_text (finding, "rule"));
+    g_autofree char *reason = tool_printable (tool_text (finding, "reason"));
+    int64_t n_forbidden = tool_number (finding, "forbidden");
+    printf ("%s: misplaced: %" PRIi64 " stripe%s where the rule \"%s\" forbids %s - %s%s%s\n", path, n_forbidden,
+            n_forbidden == 1 ? " is" : "s are", rule, n_forbidden == 1 ? "it" : "them",
+            strcmp (result, "moved") == 0  ? "moved"
+            : strcmp (result, "left") == 0 ? "LEFT"
+                                           : "not moved",
+            *reason == '\0' ? "" : ": ", reason);
+}
+
 static void print_waiting (JsonObject *finding, const char *text)
 {
     printf ("endpoint %s of zone %s: %" PRIi64 " crowded objects need it, and it takes no stripes: %s\n",
@@ -223,6 +238,8 @@ static void on_found (void *user, const char *json)
         print_file (finding);
     else if (strcmp (about, "crowded") == 0)
         print_crowded (finding);
+    else if (strcmp (about, "misplaced") == 0)
+        print_misplaced (finding);
     else if (strcmp (about, "waiting") == 0)
         print_waiting (finding, text);
     else if (strcmp (about, "orphan") == 0)
@@ -261,7 +278,7 @@ static bool on_confirm_move (void *user, uint64_t n_objects)
 {
     Shown *self = user;
     tool_progress_clear (&self->progress);
-    fprintf (stderr, "Move stripes of %" PRIu64 " crowded objects apart? [y/N] ", n_objects);
+    fprintf (stderr, "Move stripes of %" PRIu64 " crowded or misplaced objects? [y/N] ", n_objects);
     return is_yes ();
 }
 
@@ -344,10 +361,13 @@ static void print_orphans (const Shown *self, JsonObject *summary)
 static void print_moves (JsonObject *summary)
 {
     int64_t n_crowded = tool_number (summary, "objects_crowded"), n_waiting = tool_number (summary, "objects_waiting");
+    int64_t n_misplaced = tool_number (summary, "objects_misplaced");
     g_autofree char *bytes = tool_bytes ((double) tool_number (summary, "moved_bytes"));
     if (tool_number (summary, "stripes_moved") > 0)
-        printf ("  moved    %" PRIi64 " stripes of crowded objects, %s\n", tool_number (summary, "stripes_moved"),
-                bytes);
+        printf ("  moved    %" PRIi64 " stripes of crowded or misplaced objects, %s\n",
+                tool_number (summary, "stripes_moved"), bytes);
+    if (n_misplaced > 0)
+        printf ("  places   %" PRIi64 " objects have stripes where a rule forbids them; -y moves them\n", n_misplaced);
     if (n_crowded > 0)
         printf ("  crowded  %" PRIi64 " objects could survive more with stripes elsewhere; -y moves them\n", n_crowded);
     if (n_waiting > 0)
@@ -412,8 +432,8 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
 
 static int status_of (const Options *options, JsonObject *summary)
 {
-    static const char *const left[] = {"objects_found",   "objects_left",    "catalog_problems", "stripes_unknown",
-                                       "objects_crowded", "objects_waiting", "journals_left"};
+    static const char *const left[] = {"objects_found",   "objects_left",    "catalog_problems",  "stripes_unknown",
+                                       "objects_crowded", "objects_waiting", "objects_misplaced", "journals_left"};
     bool any = tool_number (summary, "stripes_rebuilt") > 0 || tool_number (summary, "stripes_moved") > 0 ||
                tool_number (summary, "journals_repaired") > 0;
     int status = any ? FSCK_REPAIRED : FSCK_CLEAN;

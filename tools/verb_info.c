@@ -65,6 +65,24 @@ static void print_file (JsonObject *info)
     print_stripes (info);
 }
 
+/* What user.ecfs.places says for it. */
+static void print_places (JsonObject *info)
+{
+    g_autofree char *rule = tool_printable (tool_text (info, "places"));
+    if (json_object_has_member (info, "places_error")) {
+        g_autofree char *why = tool_printable (tool_text (info, "places_error"));
+        printf ("  places     unknown: %s\n", why);
+    }
+    if (!json_object_has_member (info, "places"))
+        return;
+    printf ("  places     %s", rule);
+    int64_t n_misplaced = tool_number (info, "misplaced_stripes");
+    if (n_misplaced > 0)
+        printf (", which forbids where %" PRIi64 " stripe%s: ecfs-fsck -y moves %s", n_misplaced,
+                n_misplaced == 1 ? " is" : "s are", n_misplaced == 1 ? "it" : "them");
+    putchar ('\n');
+}
+
 static void print_info (JsonObject *info)
 {
     g_autofree char *path = tool_printable (tool_text (info, "path"));
@@ -72,6 +90,7 @@ static void print_info (JsonObject *info)
     puts (path);
     printf ("  type       %s\n", tool_text (info, "type"));
     printf ("  size       %s (%" PRIi64 " bytes)\n", size, tool_number (info, "size"));
+    print_places (info);
     if (json_object_has_member (info, "stripes"))
         print_file (info);
     else if (json_object_has_member (info, "code"))

@@ -14,6 +14,7 @@ typedef struct EcfsObjectPlaces {
     size_t n_endpoints;                /* when it began: those that are added later are not for it */
     size_t position[ECFS_CODEC_MAX_N]; /* of the endpoint of each stripe; SIZE_MAX none */
     bool tried[ECFS_CODEC_MAX_N];      /* endpoints by position that failed in this attempt, as far as they fit */
+    const char *marks;                 /* of EcfsRuled: what rules say of endpoints; NULL: nothing. Borrowed */
 } EcfsObjectPlaces;
 
 /* Which endpoints are places. */
@@ -25,9 +26,17 @@ typedef enum EcfsDoubts {
 
 /**
  * The endpoints for ecfs_place (), with what the object already has there; g_free (). Those that are known to have no
- * room are no places, whatever the @doubts.
+ * room, and those that a rule forbids, are no places, whatever the @doubts.
  */
 EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlaces *self, EcfsDoubts doubts);
+
+/** As ecfs_archive_most_per_endpoint (), with those endpoints that rules allow. */
+unsigned ecfs_object_most_per_endpoint (const EcfsArchive *archive, const EcfsObjectPlaces *self);
+
+/** As ecfs_place (), but what rules prefer comes first; or, where anything is flagged in @towards (may be NULL), that,
+ * as with ecfs_place_towards (). */
+unsigned ecfs_object_place (const EcfsObjectPlaces *self, EcfsPlace *places, const bool *wanted, unsigned most,
+                            uint64_t lot, const bool *towards, size_t *ret_places);
 
 /** Why the endpoint takes nothing; g_free (). NULL: it does. */
 char *ecfs_unusable_endpoint (const EcfsArchiveEndpoint *endpoint);

@@ -157,6 +157,14 @@ GByteArray *ecfs_catalog_listxattr (EcfsCatalog *self, uint64_t ino, GError **er
 bool ecfs_catalog_knows_xattr (EcfsCatalog *self, const char *name, bool *ret_any, GError **error);
 /** Up to @max inodes above @after that have the attribute, in order; GArray of uint64_t, empty at the end. */
 GArray *ecfs_catalog_xattr_inodes (EcfsCatalog *self, const char *name, uint64_t after, unsigned max, GError **error);
+/** What the nearest of a directory and those above it says that has the attribute; *ret_value is NULL where none has,
+ * else for g_byte_array_unref (). */
+bool ecfs_catalog_xattr_above (EcfsCatalog *self, uint64_t dir, const char *name, GByteArray **ret_value,
+                               GError **error);
+/** The directories in which an inode has a name: GArray of uint64_t, each once. */
+GArray *ecfs_catalog_file_directories (EcfsCatalog *self, uint64_t ino, GError **error);
+/** Those of all files that have something of an object. */
+GArray *ecfs_catalog_object_directories (EcfsCatalog *self, int64_t object, GError **error);
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
 
 #endif

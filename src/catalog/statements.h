@@ -105,6 +105,7 @@
     X (EXTENT_DELETE_FROM, "DELETE FROM extents WHERE ino = ? AND start >= ?") \
     X (EXTENT_SHORTEN, "UPDATE extents SET length = ?2 - start, sha256 = NULL WHERE ino = ?1 AND start < ?2 AND start + length > ?2") \
     X (EXTENT_OF_OBJECT, "SELECT ino FROM extents WHERE object = ? LIMIT 1") \
+    X (EXTENT_DIRECTORIES, "SELECT DISTINCT n.parent FROM extents x CROSS JOIN entries n ON n.ino = x.ino WHERE x.object = ?") \
     X (EXTENT_INODES, "SELECT DISTINCT ino FROM extents WHERE object = ? ORDER BY ino") \
     X (EXTENT_SET_OBJECT, "UPDATE extents SET object = ?2 WHERE object = ?1") \
     X (OBJECT_GET, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id = ?") \
@@ -326,6 +327,7 @@
     X (ENTRY_LIST_ALL, "SELECT parent, name, ino FROM entries INDEXED BY entries_by_position " \
        "ORDER BY parent, position") \
     X (ENTRY_LIST_INO, "SELECT parent, name FROM entries WHERE ino = ?") \
+    X (ENTRY_DIRECTORIES, "SELECT DISTINCT parent FROM entries WHERE ino = ?") \
     X (XATTR_LIST_ALL, "SELECT ino, name, value FROM xattrs ORDER BY ino, name") \
     X (CODE_LIST, "SELECT code, parameters FROM codes ORDER BY code") \
     X (CODES_IN_USE, "SELECT DISTINCT code FROM objects UNION SELECT code FROM inodes WHERE code IS NOT NULL AND " \

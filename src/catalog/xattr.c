@@ -3,7 +3,8 @@
 
 #include <sys/xattr.h>
 
-#define VALUE_MAX 65536 /* bytes of a value, as XATTR_SIZE_MAX */
+#define DEPTH_MAX 100000 /* of directories: deeper is a circle */
+#define VALUE_MAX 65536  /* bytes of a value, as XATTR_SIZE_MAX */
 
 static bool check_name (const char *name, GError **error)
 {
@@ -128,9 +129,8 @@ bool ecfs_catalog_knows_xattr (EcfsCatalog *self, const char *name, bool *ret_an
     return found >= 0;
 }
 
-static GArray *inodes_with (EcfsCatalog *self, const char *name, uint64_t after, unsigned max, GError **error)
+static GArray *take_inodes (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
 {
-    autoquery *query = QUERY (self, XATTR_INODES, error, NAME (name), INT (after), INT (max));
     g_autoptr (GArray) inodes = g_array_new (FALSE, FALSE, sizeof (uint64_t));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
@@ -140,9 +140,64 @@ static GArray *inodes_with (EcfsCatalog *self, const char *name, uint64_t after,
     return found < 0 ? NULL : g_steal_pointer (&inodes);
 }
 
+static GArray *inodes_with (EcfsCatalog *self, const char *name, uint64_t after, unsigned max, GError **error)
+{
+    autoquery *query = QUERY (self, XATTR_INODES, error, NAME (name), INT (after), INT (max));
+    return take_inodes (self, query, error);
+}
+
 GArray *ecfs_catalog_xattr_inodes (EcfsCatalog *self, const char *name, uint64_t after, unsigned max, GError **error)
 {
     return READ (self, inodes_with (self, name, after, max, error));
+}
+
+/* What directories say for what is below them */
+
+static bool find_above (EcfsCatalog *self, uint64_t dir, const char *name, GByteArray **ret_value, GError **error)
+{
+    int found = 0;
+    for (int depth = 0; depth < DEPTH_MAX; depth++) {
+        autoquery *query = QUERY (self, XATTR_GET, error, INT (dir), NAME (name));
+        found = ecfs_query_step (self, query, error);
+        if (found == 1)
+            *ret_value = g_byte_array_append (g_byte_array_new (), sqlite3_column_blob (query, 0),
+                                              (guint) sqlite3_column_bytes (query, 0));
+        if (found != 0 || dir == ECFS_ROOT_INO)
+            return found >= 0;
+        found = ecfs_entry_of (self, dir, &dir, NULL, error);
+        if (found != 1)
+            return found >= 0; /* 0: it was removed */
+    }
+    return ecfs_bad_row (error, "entries", (int64_t) dir, "directories form a circle");
+}
+
+bool ecfs_catalog_xattr_above (EcfsCatalog *self, uint64_t dir, const char *name, GByteArray **ret_value,
+                               GError **error)
+{
+    *ret_value = NULL;
+    return READ (self, find_above (self, dir, name, ret_value, error));
+}
+
+static GArray *file_directories (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    autoquery *query = QUERY (self, ENTRY_DIRECTORIES, error, INT (ino));
+    return take_inodes (self, query, error);
+}
+
+GArray *ecfs_catalog_file_directories (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    return READ (self, file_directories (self, ino, error));
+}
+
+static GArray *object_directories (EcfsCatalog *self, int64_t object, GError **error)
+{
+    autoquery *query = QUERY (self, EXTENT_DIRECTORIES, error, INT (object));
+    return take_inodes (self, query, error);
+}
+
+GArray *ecfs_catalog_object_directories (EcfsCatalog *self, int64_t object, GError **error)
+{
+    return READ (self, object_directories (self, object, error));
 }
 
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)

@@ -95,7 +95,7 @@ static void note_stored_stripes (EcfsCommitAttempt *self, const EcfsObjectRow *r
 static void place_back (EcfsCommitAttempt *self, bool *wanted, EcfsWriterTarget *targets)
 {
     unsigned n = ecfs_codec_n (self->places.codec);
-    unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
+    unsigned most = ecfs_object_most_per_endpoint (self->archive, &self->places);
     g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, ECFS_DOUBTS_ALL);
     for (unsigned i = 0; i < n; i++) {
         const EcfsStripeRow *replaced = &self->repair.replaced[i];
@@ -125,6 +125,9 @@ static void note_unusable (EcfsCommitAttempt *self)
     if (stores_only_named (self))
         note_missing (self, "no other endpoint can take the stripes that are to be moved");
     note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
+    g_autofree char *rule = ecfs_ruled_describe (self->archive, &self->ruled);
+    if (rule[0] != '\0')
+        note_missing (self, rule + strlen ("; "));
 }
 
 /* Those of the wanted stripes that were stored; what was not is noted as missing. */
@@ -191,7 +194,8 @@ static GArray *store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, c
     unsigned n_wanted = 0;
     bool wanted[ECFS_CODEC_MAX_N];
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
-    ecfs_attempt_begin_object (self, part, codec);
+    if (!ecfs_attempt_begin_object (self, part, codec, error))
+        return NULL;
     note_stored_stripes (self, part->row);
     for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
         bool left_to_others = stores_only_named (self) && self->repair.replaced[i].instance == 0;

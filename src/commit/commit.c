@@ -86,6 +86,8 @@ void ecfs_attempt_end (EcfsCommitAttempt *self, GError *error)
     g_free (self->path);
     g_free ((char *) self->commit.code);
     g_free ((char *) self->commit.path);
+    g_free ((char *) self->commit.marks);
+    ecfs_ruled_clear (&self->ruled);
     g_free (self);
 }
 
@@ -173,6 +175,7 @@ static EcfsCommitAttempt *attempt_new (EcfsArchive *archive, const EcfsCommit *c
     self->commit = *commit;
     self->commit.code = g_strdup (commit->code);
     self->commit.path = g_strdup (commit->path);
+    self->commit.marks = g_strdup (commit->marks);
     self->content = ecfs_uuid_new ();
     return self;
 }

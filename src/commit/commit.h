@@ -85,7 +85,7 @@ typedef enum EcfsCommitKind {
      * meanwhile. Object, `repair`; it needs no content. */
     ECFS_COMMIT_REPAIR,
     /* The content, of several files, becomes a pack, all stripes of it or none, and then these files' by
-     * compare-and-set: those that have another by then keep that. Content, code, `pack`; ino is 0. */
+     * compare-and-set: those that have another by then keep that. Content, code, `pack`, marks; ino is 0. */
     ECFS_COMMIT_PACK,
 } EcfsCommitKind;
 
@@ -118,6 +118,7 @@ struct EcfsCommit {
     bool (*unchanged) (void *user);
 
     const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
+    uint64_t parent;  /* where a file gets its name once it is stored: that directory's rules hold; 0: it has names */
     int64_t object;   /* the row of the object */
     bool seals;       /* of a RECODE */
 
@@ -141,6 +142,7 @@ struct EcfsCommit {
     } stream;
 
     EcfsPackOrder *pack; /* lent until done */
+    const char *marks;   /* of a PACK: of EcfsRuled, the same for all its files; NULL: no rule holds for them */
 
     struct {
         EcfsRepairOrder *order;     /* lent until done, as the next */

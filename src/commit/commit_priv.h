@@ -8,6 +8,7 @@
 #define ECFS_COMMIT_COMMIT_PRIV_H
 
 #include "archive/places.h"
+#include "archive/places_of.h"
 #include "commit/commit.h"
 #include "object/repair.h"
 #include "object/writer.h"
@@ -20,8 +21,9 @@ typedef struct EcfsCommitObject {
     uint64_t feed_offset;
     uint32_t number; /* among the objects of its content, which has n_objects; 0: not known yet */
     uint32_t n_objects;
-    bool is_apart;     /* of an object that was there before: it is content of its own, … */
-    GArray *elsewhere; /* … and the file has these (of EcfsElsewhere) besides; NULL: nothing, or not known */
+    int64_t stands_for; /* the row of the object whose content is stored anew in this one; 0: it is new */
+    bool is_apart;      /* of an object that was there before: it is content of its own, … */
+    GArray *elsewhere;  /* … and the file has these (of EcfsElsewhere) besides; NULL: nothing, or not known */
     int64_t intent;
     bool full;
 } EcfsCommitObject;
@@ -38,6 +40,7 @@ typedef struct EcfsCommitAttempt {
     /* Of the object that is being stored: */
     EcfsCommitObject *part;
     EcfsObjectPlaces places; /* with its codec */
+    EcfsRuled ruled;         /* lent to places */
     EcfsWriterTarget *targets;
     GError *spare_error; /* the catalog refused the intent of a spare */
     /* Of STORE and STREAM: */
@@ -75,8 +78,12 @@ bool ecfs_attempt_is_backed (const EcfsCommitAttempt *self, const bool *stripes,
 
 /* Steps of storing an object; there are ECFS_CODEC_MAX_N targets. */
 
-/** The object is the one that is being stored; none of its stripes has a place. */
-void ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec);
+/** The rules that hold for the file, for ecfs_ruled_clear (). */
+bool ecfs_attempt_file_rules (const EcfsCommitAttempt *self, EcfsRuled *ret_ruled, GError **error);
+/** The object is the one that is being stored; none of its stripes has a place. False where it is not known which it
+ * may have. */
+bool ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
+                                GError **error);
 /** Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
  * others do not suffice. */
 void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets);

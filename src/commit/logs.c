@@ -4,6 +4,7 @@
 
 #include "archive/common.h"
 #include "archive/places.h"
+#include "archive/places_of.h"
 #include "key/cipher.h"
 #include "object/placement.h"
 #include "util/io.h"
@@ -64,7 +65,7 @@ struct EcfsLogs {
     EcfsMutex lock;                         /* outer to those of logs */
     EcfsMutex packing;                      /* outer to all, as the next */
     EcfsMutex beginning;                    /* held by who begins a log */
-    GHashTable *open;                       /* identity of a code → EcfsLog, a reference */
+    GHashTable *open;                       /* code and rules, as key_of () → EcfsLog, a reference */
     GQueue known;                           /* of EcfsLog, a reference each, oldest first: until they are packed */
     int64_t avoided_us[ECFS_ENDPOINTS_MAX]; /* until when, by position */
 };
@@ -215,14 +216,16 @@ static int guarantee (const EcfsLogs *self, const EcfsCodec *codec, const size_t
 }
 
 /* Places for all copies, at endpoints that keep logs and where nothing is lost by that; false: there are none. */
-static bool find_places (EcfsLogs *self, const EcfsCodec *codec, size_t *ret_found)
+static bool find_places (EcfsLogs *self, const EcfsCodec *codec, const char *marks, size_t *ret_found)
 {
-    EcfsObjectPlaces of_object = {
-        .codec = codec, .stripe_bytes = ECFS_LOG_MAX_BYTES, .n_endpoints = ecfs_archive_n_endpoints (self->archive)};
+    EcfsObjectPlaces of_object = {.codec = codec,
+                                  .stripe_bytes = ECFS_LOG_MAX_BYTES,
+                                  .n_endpoints = ecfs_archive_n_endpoints (self->archive),
+                                  .marks = marks};
     bool wanted[ECFS_CODEC_MAX_N];
     size_t any[ECFS_CODEC_MAX_N];
     const unsigned n = ecfs_codec_n (codec);
-    const unsigned most = ecfs_archive_most_per_endpoint (self->archive, of_object.n_endpoints, n);
+    const unsigned most = ecfs_object_most_per_endpoint (self->archive, &of_object);
     const int64_t now_us = ecfs_now_us ();
     uint64_t lot;
     ecfs_random (&lot, sizeof lot);
@@ -236,8 +239,8 @@ static bool find_places (EcfsLogs *self, const EcfsCodec *codec, size_t *ret_fou
     for (size_t i = 0; i < of_object.n_endpoints; i++)
         logging[i].usable = logging[i].usable && keeps_logs (self, i, now_us);
     ecfs_mutex_unlock (&self->lock);
-    (void) ecfs_place (places, of_object.n_endpoints, wanted, n, most, lot, any);
-    return ecfs_place (logging, of_object.n_endpoints, wanted, n, 1, lot, ret_found) == 0 &&
+    (void) ecfs_object_place (&of_object, places, wanted, most, lot, NULL, any); /* told by any */
+    return ecfs_object_place (&of_object, logging, wanted, 1, lot, NULL, ret_found) == 0 &&
            guarantee (self, codec, ret_found) >= guarantee (self, codec, any);
 }
 
@@ -333,11 +336,18 @@ static void make_known (EcfsLogs *self, EcfsLog *log)
     ecfs_mutex_unlock (&self->lock);
 }
 
-/* NULL with ENOTSUP: too few endpoints keep logs now. */
-static EcfsLog *begin_log (EcfsLogs *self, const EcfsCodec *codec, GError **error)
+/* What logs are open by: with other rules, records go into others. g_free (). */
+static char *key_of (const EcfsLogOrder *order)
 {
+    return g_strconcat (ecfs_codec_identity (order->codec), " ", order->marks != NULL ? order->marks : "", NULL);
+}
+
+/* NULL with ENOTSUP: too few endpoints keep logs now. */
+static EcfsLog *begin_log (EcfsLogs *self, const EcfsLogOrder *order, GError **error)
+{
+    const EcfsCodec *codec = order->codec;
     size_t found[ECFS_CODEC_MAX_N];
-    if (!find_places (self, codec, found)) {
+    if (!find_places (self, codec, order->marks, found)) {
         (void) !ecfs_fail (error, ENOTSUP, "too few endpoints keep logs");
         return NULL;
     }
@@ -355,16 +365,17 @@ static EcfsLog *begin_log (EcfsLogs *self, const EcfsCodec *codec, GError **erro
     log->tagger = (EcfsTagger){.object = log->row->uuid, .mac = ecfs_seal_tag_mac (log->keys)};
     start_copies (log);
     ecfs_mutex_lock (&self->lock);
-    g_hash_table_insert (self->open, g_strdup (ecfs_codec_identity (codec)), log_ref (log));
+    g_hash_table_insert (self->open, key_of (order), log_ref (log));
     ecfs_mutex_unlock (&self->lock);
     return log;
 }
 
-/* The open log of a code, a reference; NULL: there is none. */
-static EcfsLog *find_open (EcfsLogs *self, const EcfsCodec *codec)
+/* The open log that takes such records, a reference; NULL: there is none. */
+static EcfsLog *find_open (EcfsLogs *self, const EcfsLogOrder *order)
 {
+    g_autofree char *key = key_of (order);
     ecfs_mutex_lock (&self->lock);
-    EcfsLog *log = g_hash_table_lookup (self->open, ecfs_codec_identity (codec));
+    EcfsLog *log = g_hash_table_lookup (self->open, key);
     if (log != NULL)
         (void) log_ref (log);
     ecfs_mutex_unlock (&self->lock);
@@ -451,16 +462,16 @@ static bool put (EcfsLog *self, const EcfsLogOrder *order, EcfsLogPlace *ret_pla
 /* Finds a log that takes the record, or begins one, and sends it. The place has the reference. */
 static bool place (EcfsLogs *self, const EcfsLogOrder *order, EcfsLogPlace *ret_place, GError **error)
 {
-    EcfsLog *log = find_open (self, order->codec);
+    EcfsLog *log = find_open (self, order);
     if (log != NULL && put (log, order, ret_place))
         return true;
     log_unref (log);
     ecfs_mutex_lock (&self->beginning); /* who comes second takes what the first began */
-    log = find_open (self, order->codec);
+    log = find_open (self, order);
     bool is_put = log != NULL && put (log, order, ret_place);
     if (!is_put) {
         log_unref (log);
-        log = begin_log (self, order->codec, error);
+        log = begin_log (self, order, error);
         is_put = log != NULL && put (log, order, ret_place);
         if (log != NULL && !is_put) { /* its copies failed at once */
             log_unref (log);

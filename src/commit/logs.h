@@ -31,6 +31,7 @@ void ecfs_logs_free (EcfsLogs *self);
 /* What is to become a record. */
 typedef struct EcfsLogOrder {
     const EcfsCodec *codec; /* copies */
+    const char *marks;      /* of EcfsRuled; NULL: no rule holds for it */
     EcfsLogRecord record;   /* but for sequence and epoch */
     uint8_t sha256[ECFS_SHA256_SIZE];
     /* Whether these copies, at endpoints by position, suffice. */

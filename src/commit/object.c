@@ -95,7 +95,7 @@ void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubt
     unsigned n = ecfs_codec_n (self->places.codec);
     size_t found[ECFS_CODEC_MAX_N];
     size_t n_places = self->places.n_endpoints;
-    unsigned most = ecfs_archive_most_per_endpoint (self->archive, n_places, n);
+    unsigned most = ecfs_object_most_per_endpoint (self->archive, &self->places);
     uint64_t lot;
     ecfs_random (&lot, sizeof lot);
     const EcfsRepairOrder *order = self->commit.kind == ECFS_COMMIT_REPAIR ? self->commit.repair.order : NULL;
@@ -106,9 +106,7 @@ void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubt
         memcpy (found, self->repair.to, n * sizeof *found);
     for (EcfsDoubts doubts = ECFS_DOUBTS_NONE; doubts <= most_doubts && !chosen; doubts++) {
         g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, doubts);
-        unsigned n_without = towards == NULL
-                                 ? ecfs_place (places, n_places, wanted, n, most, lot, found)
-                                 : ecfs_place_towards (places, n_places, wanted, n, most, lot, towards, found);
+        unsigned n_without = ecfs_object_place (&self->places, places, wanted, most, lot, towards, found);
         /* No stripe is left out because an endpoint is on trial. */
         if (doubts == ECFS_DOUBTS_NONE ? n_without == 0 : found_suffices (self, found, n_without))
             break;
@@ -196,9 +194,10 @@ EcfsStripeRow ecfs_attempt_stored_stripe (const EcfsCommitAttempt *self, unsigne
 static bool fail_too_few (const EcfsCommitAttempt *self, const char *text, GError **error)
 {
     g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
+    g_autofree char *rule = ecfs_ruled_describe (self->archive, &self->ruled);
     bool room = ecfs_only_room_is_missing (self->archive, &self->places);
     bool past = room && ecfs_archive_config (self->archive)->history_us > 0;
-    return ecfs_fail (error, room ? ENOSPC : EIO, "%s%s%s%s", text, unusable,
+    return ecfs_fail (error, room ? ENOSPC : EIO, "%s%s%s%s%s", text, unusable, rule,
                       room ? "; make room there or add endpoints" : "",
                       past ? ", as what was removed within history_min makes none" : "");
 }
@@ -281,17 +280,43 @@ bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets
     return false;
 }
 
-void ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec)
+bool ecfs_attempt_file_rules (const EcfsCommitAttempt *self, EcfsRuled *ret_ruled, GError **error)
 {
+    const EcfsCommit *commit = &self->commit;
+    return ecfs_archive_file_ruled (self->archive, commit->parent != 0 ? commit->parent : commit->ino, ret_ruled,
+                                    error);
+}
+
+/* The rules of all files that have, or are to have, something of it. */
+static bool find_rules (EcfsCommitAttempt *self, const EcfsCommitObject *part, GError **error)
+{
+    const EcfsCommit *commit = &self->commit;
+    const int64_t object = part->row->id != 0 ? part->row->id : part->stands_for;
+    ecfs_ruled_clear (&self->ruled);
+    if (commit->kind == ECFS_COMMIT_PACK) {
+        self->ruled.marks = g_strdup (commit->marks);
+        return true;
+    }
+    return commit->kind == ECFS_COMMIT_STORE || commit->kind == ECFS_COMMIT_STREAM
+               ? ecfs_attempt_file_rules (self, &self->ruled, error)
+               : ecfs_archive_object_ruled (self->archive, object, &self->ruled, error);
+}
+
+bool ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec, GError **error)
+{
+    if (!find_rules (self, part, error))
+        return false;
     self->part = part;
     uint64_t packet_bytes = part->row->size / ecfs_codec_k (codec);
     unsigned share = part->row->seal.kind == ECFS_SEAL_NONE ? TAGS_SHARE : MACS_SHARE;
     self->places = (EcfsObjectPlaces){.codec = codec,
                                       .stripe_bytes = packet_bytes + packet_bytes / share,
-                                      .n_endpoints = ecfs_archive_n_endpoints (self->archive)};
+                                      .n_endpoints = ecfs_archive_n_endpoints (self->archive),
+                                      .marks = self->ruled.marks};
     memset (self->stored_before, 0, sizeof self->stored_before);
     for (size_t i = 0; i < G_N_ELEMENTS (self->places.position); i++)
         self->places.position[i] = SIZE_MAX;
+    return true;
 }
 
 /* Endpoints for all stripes of a new object; false where those that are up cannot be enough. */
@@ -346,9 +371,8 @@ static bool announce (EcfsCommitAttempt *self, EcfsCommitObject *part, const Ecf
 {
     for (unsigned attempt = 1;; attempt++) {
         GError *why = NULL;
-        ecfs_attempt_begin_object (self, part, codec);
         memset (targets, 0, ECFS_CODEC_MAX_N * sizeof *targets);
-        if (!place_all (self, targets, error))
+        if (!ecfs_attempt_begin_object (self, part, codec, error) || !place_all (self, targets, error))
             return false;
         g_array_unref (part->row->stripes);
         part->row->stripes = ecfs_attempt_intended_stripes (self, targets);

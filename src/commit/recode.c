@@ -86,6 +86,7 @@ static EcfsCommitObject *part_like (EcfsCommitAttempt *self, const EcfsCommitObj
 {
     EcfsCommitObject *part = ecfs_attempt_part (self);
     part->row->size = old->row->size;
+    part->stands_for = old->row->id;
     part->whole = old->whole == NULL ? NULL : g_array_ref (old->whole);
     g_array_unref (part->ranges);
     part->ranges = g_array_ref (old->ranges);

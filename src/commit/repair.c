@@ -19,8 +19,7 @@ static bool set_stripe (EcfsCommitAttempt *self, const EcfsCommitObject *part, c
                         GError **error)
 {
     const EcfsStripeRow *replaced = &self->repair.replaced[stripe->index]; /* of other kinds none */
-    unsigned most =
-        ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, ecfs_codec_n (self->places.codec));
+    unsigned most = ecfs_object_most_per_endpoint (self->archive, &self->places);
     if (!check_same (replaced, stripe, error) ||
         !ecfs_catalog_stripe_set (ecfs_archive_catalog (self->archive), &part->row->uuid, stripe, replaced->instance,
                                   most, part->intent, error))
@@ -68,19 +67,20 @@ static void note_replaced (EcfsCommitAttempt *self, const EcfsObjectRow *row, un
     }
 }
 
-/* Orders what makes a crowded object safer by moves; false: nothing does now, or not any more. */
-static bool order_moves (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsigned n)
+/* Orders what brings an object's stripes where they should be; 0: nothing does now, or not any more; -1. */
+static int order_moves (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsigned n, GError **error)
 {
     EcfsRoomy roomy;
     EcfsCrowding crowding;
     uint64_t lot;
     EcfsRepairOrder *order = self->commit.repair.order;
     ecfs_random (&lot, sizeof lot);
-    ecfs_roomy_init (&roomy, self->archive);
-    bool any = ecfs_object_is_crowded (&roomy, row, lot, &crowding) && crowding.n_moves > 0;
+    int is = ecfs_roomy_init (&roomy, self->archive, error)
+                 ? ecfs_object_is_crowded (&roomy, row, lot, &crowding, error)
+                 : -1;
     ecfs_roomy_clear (&roomy);
-    if (!any)
-        return false;
+    if (is != 1 || crowding.n_moves == 0)
+        return MIN (is, 0);
     order->only_named = true;
     memcpy (self->repair.to, crowding.to, n * sizeof self->repair.to[0]);
     for (guint i = 0; i < row->stripes->len; i++) {
@@ -90,7 +90,7 @@ static bool order_moves (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsi
         order->moved[stripe->index] = crowding.to[stripe->index] != SIZE_MAX;
         order->instance[stripe->index] = order->moved[stripe->index] ? stripe->instance : 0;
     }
-    return true;
+    return 1;
 }
 
 /* A stripe that has another in its place may have been a lie, of which the cache may have some. Readers that are still
@@ -111,8 +111,9 @@ static bool repair_part (EcfsCommitAttempt *self, EcfsCommitObject *part, GError
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
     if (codec == NULL)
         return false;
-    if (order->is_crowded && !order_moves (self, part->row, ecfs_codec_n (codec)))
-        return true;
+    int any = order->is_crowded ? order_moves (self, part->row, ecfs_codec_n (codec), error) : 1;
+    if (any != 1)
+        return any == 0;
     note_replaced (self, part->row, ecfs_codec_n (codec), wanted, left_out);
     const bool is_log = part->row->kind == ECFS_OBJECT_LOG; /* which has no footer, and is copied as a whole */
     EcfsReader *reader = is_log ? NULL : ecfs_archive_reader (self->archive, part->row, left_out, error);

@@ -200,8 +200,10 @@ static bool store_in_log (EcfsCommitAttempt *self, GError **error)
                           .suffices = suffices,
                           .cancelled = ecfs_attempt_is_cancelled,
                           .user = self};
-    if (order.codec == NULL)
+    ecfs_ruled_clear (&self->ruled);
+    if (order.codec == NULL || !ecfs_attempt_file_rules (self, &self->ruled, error))
         return false;
+    order.marks = self->ruled.marks;
     g_autofree uint8_t *content = ecfs_attempt_read_all (self, order.sha256, error);
     if (content == NULL)
         return false;

@@ -21,6 +21,13 @@ typedef struct Member {
     bool is_stored; /* which is the file's */
 } Member;
 
+/* What attempts have in common that come into one batch. */
+typedef struct Kind {
+    char *code;
+    EcfsRuled ruled;
+    char *key; /* code and rules */
+} Kind;
+
 /* Attempts that wait for each other, lent by the first of them. */
 typedef struct Batch {
     GArray *members; /* of Member; guarded by the lock until nobody comes in any more, as all below */
@@ -32,7 +39,7 @@ typedef struct Batch {
 struct EcfsTogether {
     EcfsMutex lock;
     EcfsCond filled;
-    GHashTable *open; /* code → Batch that others may come into; guarded by lock */
+    GHashTable *open; /* code and rules → Batch that others may come into; guarded by lock */
 };
 
 EcfsTogether *ecfs_together_new (void)
@@ -80,10 +87,10 @@ static bool takes (const Batch *batch, uint64_t bytes)
 }
 
 /* Whether it became one of a batch that waits; else it opens @batch. */
-static bool join (EcfsTogether *self, const char *code, EcfsCommitAttempt *attempt, Batch *batch)
+static bool join (EcfsTogether *self, const char *key, EcfsCommitAttempt *attempt, Batch *batch)
 {
     ecfs_mutex_lock (&self->lock);
-    Batch *other = g_hash_table_lookup (self->open, code);
+    Batch *other = g_hash_table_lookup (self->open, key);
     bool joins = other != NULL && takes (other, attempt->commit.size);
     if (joins) {
         if (attempt->commit.joined != NULL)
@@ -93,7 +100,7 @@ static bool join (EcfsTogether *self, const char *code, EcfsCommitAttempt *attem
         *batch = (Batch){.members = g_array_new (FALSE, TRUE, sizeof (Member)), .begun_us = ecfs_now_us ()};
         g_array_set_clear_func (batch->members, member_clear);
         enter_locked (batch, attempt);
-        g_hash_table_insert (self->open, g_strdup (code), batch); /* who waits with a full one sees that */
+        g_hash_table_insert (self->open, g_strdup (key), batch); /* who waits with a full one sees that */
     }
     if (other != NULL && (!joins || !takes (other, 1)))
         ecfs_cond_broadcast (&self->filled);
@@ -109,13 +116,13 @@ static bool waits (const Batch *batch, EcfsCommitAttempt *first)
 }
 
 /* Until nobody comes into the batch any more. */
-static void await_others (EcfsTogether *self, const char *code, EcfsCommitAttempt *first, Batch *batch)
+static void await_others (EcfsTogether *self, const char *key, EcfsCommitAttempt *first, Batch *batch)
 {
     ecfs_mutex_lock (&self->lock);
-    while (g_hash_table_lookup (self->open, code) == batch && waits (batch, first))
+    while (g_hash_table_lookup (self->open, key) == batch && waits (batch, first))
         (void) ecfs_cond_wait_until (&self->filled, &self->lock, ecfs_now_us () + LOOK_US); /* either way it looks */
-    if (g_hash_table_lookup (self->open, code) == batch)
-        g_hash_table_remove (self->open, code);
+    if (g_hash_table_lookup (self->open, key) == batch)
+        g_hash_table_remove (self->open, key);
     ecfs_mutex_unlock (&self->lock);
 }
 
@@ -223,12 +230,12 @@ static void note_end (void *user, const EcfsOutcome *outcome)
     *error = outcome->error == NULL ? NULL : g_error_copy (outcome->error);
 }
 
-static bool store_pack (Batch *batch, const char *code, GError **error)
+static bool store_pack (Batch *batch, const Kind *kind, GError **error)
 {
     const EcfsCommitAttempt *first = g_array_index (batch->members, Member, 0).attempt;
     GError *why = NULL;
     ecfs_autofd fd = ecfs_nameless_file (ecfs_archive_directory (first->archive), error);
-    uint64_t size = fd < 0 ? 0 : lay_out (batch, code, fd, error);
+    uint64_t size = fd < 0 ? 0 : lay_out (batch, kind->code, fd, error);
     if (size == 0)
         return false;
     g_autoptr (GArray) files = g_array_new (FALSE, FALSE, sizeof (EcfsPackFile));
@@ -246,7 +253,8 @@ static bool store_pack (Batch *batch, const char *code, GError **error)
                                                          .done = note_end,
                                                          .user = &why,
                                                          .fd = fd,
-                                                         .code = code,
+                                                         .code = kind->code,
+                                                         .marks = kind->ruled.marks,
                                                          .pack = &order});
     if (why == NULL)
         return true;
@@ -273,31 +281,48 @@ static void end_all (Batch *batch, const GError *why)
     }
 }
 
-static void store_batch (Batch *batch, const char *code)
+static void store_batch (Batch *batch, const Kind *kind)
 {
     g_autoptr (GError) why = NULL;
     g_array_sort (batch->members, by_path);
     if (batch->members->len == 1)
         (void) !ecfs_fail (&why, ENOTSUP, "there is nothing to store it with");
-    else if (!store_pack (batch, code, &why) && why != NULL)
+    else if (!store_pack (batch, kind, &why) && why != NULL)
         g_info ("%u small files are not stored together: %s", batch->members->len, why->message);
     end_all (batch, why);
+}
+
+static bool find_kind (EcfsCommitAttempt *attempt, Kind *kind, GError **error)
+{
+    const EcfsCommit *commit = &attempt->commit;
+    kind->code = g_strdup (commit->code);
+    if ((kind->code == NULL && !ecfs_catalog_get_code (catalog_of (attempt), commit->ino, &kind->code, error)) ||
+        !ecfs_attempt_file_rules (attempt, &kind->ruled, error))
+        return false;
+    if (kind->code == NULL)
+        kind->code = g_strdup (ecfs_archive_config (attempt->archive)->code);
+    kind->key = g_strconcat (kind->code, " ", kind->ruled.marks, NULL); /* NULL marks end it */
+    return true;
+}
+
+static void kind_clear (Kind *kind)
+{
+    g_free (kind->code);
+    g_free (kind->key);
+    ecfs_ruled_clear (&kind->ruled);
 }
 
 void ecfs_together_take (EcfsTogether *self, EcfsCommitAttempt *attempt)
 {
     Batch batch;
     GError *error = NULL;
-    g_autofree char *code = g_strdup (attempt->commit.code);
-    if (code == NULL && !ecfs_catalog_get_code (catalog_of (attempt), attempt->commit.ino, &code, &error)) {
+    Kind kind = {.code = NULL};
+    if (!find_kind (attempt, &kind, &error)) {
         ecfs_attempt_end (attempt, error);
-        return;
+    } else if (!join (self, kind.key, attempt, &batch)) {
+        await_others (self, kind.key, attempt, &batch);
+        store_batch (&batch, &kind);
+        g_array_unref (batch.members);
     }
-    if (code == NULL)
-        code = g_strdup (ecfs_archive_config (attempt->archive)->code);
-    if (join (self, code, attempt, &batch))
-        return;
-    await_others (self, code, attempt, &batch);
-    store_batch (&batch, code);
-    g_array_unref (batch.members);
+    kind_clear (&kind);
 }

@@ -1,5 +1,6 @@
 /* Extended attributes: those of users are in the catalog, those named user.ecfs.* are made up and never listed. */
 #include "archive/cached.h"
+#include "archive/places_of.h"
 #include "archive/policy.h"
 #include "fs/fs_priv.h"
 
@@ -152,6 +153,7 @@ static bool set_code (EcfsFs *self, uint64_t ino, const char *value, size_t size
     g_autofree char *code = g_strndup (value, size);
     return (strlen (code) == size || ecfs_fail (error, EINVAL, "a code has no NUL")) &&
            ecfs_archive_check_code (self->archive, g_strstrip (code), error) &&
+           ecfs_archive_check_ruled_code (self->archive, ino, code, error) &&
            ecfs_catalog_set_code (self->catalog, ino, code, error);
 }
 
@@ -193,6 +195,31 @@ static bool check_policy (EcfsFs *self, uint64_t ino, const char *value, size_t 
     bool good = policy.cold == NULL || ecfs_archive_check_code (self->archive, policy.cold, error);
     ecfs_policy_clear (&policy);
     return good;
+}
+
+/* Likewise, also against the archive's endpoints. */
+static bool is_places (const char *name)
+{
+    return strcmp (name, ECFS_PLACES_ATTRIBUTE) == 0;
+}
+
+static bool check_places (EcfsFs *self, uint64_t ino, const char *value, size_t size, GError **error)
+{
+    EcfsAttr attr;
+    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, error))
+        return false;
+    if (!S_ISDIR (attr.mode))
+        return ecfs_fail (error, EPERM, "a rule for places is a directory's: it is for the files below it");
+    if (ecfs_archive_check_rule (self->archive, ino, value, size, error))
+        return true;
+    g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
+    g_warning ("%s: " ECFS_PLACES_ATTRIBUTE " was not set: %s", path, (*error)->message); /* as set_code () */
+    return false;
+}
+
+static bool is_kept (const char *name)
+{
+    return is_policy (name) || is_places (name);
 }
 
 static bool change_made_up (EcfsFs *self, uint64_t ino, const char *name, const char *value, size_t size,
@@ -252,7 +279,7 @@ static void op_getxattr (fuse_req_t req, fuse_ino_t ino, const char *name, size_
         fuse_reply_err (req, ENODATA);
         return;
     }
-    g_autoptr (GByteArray) value = g_str_has_prefix (name, VIRTUAL_PREFIX) && !is_policy (name)
+    g_autoptr (GByteArray) value = g_str_has_prefix (name, VIRTUAL_PREFIX) && !is_kept (name)
                                        ? get_made_up (self, ino, name, &error)
                                        : ecfs_catalog_getxattr (self->catalog, ino, name, &error);
     if (capability)
@@ -274,6 +301,8 @@ static void op_setxattr (fuse_req_t req, fuse_ino_t ino, const char *name, const
     }
     bool ok = is_policy (name) ? check_policy (self, ino, value, size, &error) &&
                                      ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error)
+              : is_places (name) ? check_places (self, ino, value, size, &error) &&
+                                       ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error)
               : is_pin (name) ? check_pin (self, ino, value, size, &error) &&
                                     ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error)
               : g_str_has_prefix (name, VIRTUAL_PREFIX)
@@ -298,7 +327,7 @@ static void op_removexattr (fuse_req_t req, fuse_ino_t ino, const char *name)
         fuse_reply_err (req, refused);
         return;
     }
-    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX) && !is_policy (name) && !is_pin (name)
+    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX) && !is_kept (name) && !is_pin (name)
                   ? change_made_up (self, ino, name, NULL, 0, &error)
                   : ecfs_catalog_removexattr (self->catalog, ino, name, &error);
     if (ok && is_pin (name))

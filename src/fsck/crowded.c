@@ -6,15 +6,34 @@
 
 /* Finding them */
 
+/* As ecfs_object_is_crowded (); 0 too where its rule makes no sense, which is told by itself. */
+static int judge_object (const EcfsRoomy *roomy, const EcfsObjectRow *object, EcfsCrowding *ret_crowding,
+                         GError **error)
+{
+    GError *why = NULL;
+    int is = ecfs_object_is_crowded (roomy, object, 0, ret_crowding, &why);
+    if (is >= 0)
+        return is;
+    bool no_sense = why->code == EINVAL;
+    if (no_sense)
+        g_error_free (why);
+    else
+        g_propagate_error (error, why);
+    return no_sense ? 0 : -1;
+}
+
 bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError **error)
 {
     EcfsRoomy roomy;
-    bool good = true;
-    ecfs_roomy_init (&roomy, self->archive);
+    bool good = ecfs_roomy_init (&roomy, self->archive, error);
     for (guint i = 0; i < objects->len && good; i++) {
         EcfsCrowding crowding;
         const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-        if (ecfs_object_is_past (object->id) || !ecfs_object_is_crowded (&roomy, object, 0, &crowding))
+        if (ecfs_object_is_past (object->id))
+            continue;
+        int is = judge_object (&roomy, object, &crowding, error);
+        good = is >= 0;
+        if (is != 1)
             continue;
         const EcfsSpoolDamage one = {.object = object->id,
                                      .urgency = crowding.now.zones * ZONE_WEIGHT + crowding.now.endpoints,
@@ -46,8 +65,12 @@ static int judge (Parting *self, int64_t object, EcfsCrowding *ret_crowding)
 {
     g_autoptr (GError) why = NULL;
     g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), object, &why);
-    if (now != NULL)
-        return ecfs_object_is_crowded (&self->roomy, now, 0, ret_crowding);
+    if (now != NULL) {
+        int is = judge_object (&self->roomy, now, ret_crowding, &why);
+        if (is < 0)
+            g_propagate_error (&self->error, g_steal_pointer (&why));
+        return is;
+    }
     if (why->code == ENOENT || why->code == EBADMSG) /* deleted, or told */
         return 0;
     g_propagate_error (&self->error, g_steal_pointer (&why));
@@ -57,11 +80,28 @@ static int judge (Parting *self, int64_t object, EcfsCrowding *ret_crowding)
 static void conclude (Parting *self, const Attempt *attempt, EcfsCrowdedResult result)
 {
     EcfsFsckSums *sums = &self->run->sums;
-    sums->crowded[result]++;
+    (attempt->crowding.n_forbidden > 0 ? sums->misplaced : sums->crowded)[result]++;
     sums->n_moved_stripes += attempt->task.order.n_stored;
     sums->moved_bytes += attempt->task.order.written_bytes;
     ecfs_fsck_tell (self->run, ecfs_fsck_tell_crowded (self->run->archive, attempt->task.object, &attempt->crowding,
                                                        result, &attempt->task));
+}
+
+/* Of what a rule does not allow each object is told: it may hold no stripe there, whatever that waits for. */
+static void leave_misplaced (Parting *self, Attempt *attempt)
+{
+    const EcfsArchive *archive = self->run->archive;
+    const size_t lacking = attempt->crowding.lacking;
+    g_autofree char *why =
+        lacking == SIZE_MAX ? NULL : ecfs_unusable_endpoint (ecfs_archive_endpoint (archive, lacking));
+    attempt->task.error = g_error_new (
+        ECFS_ERROR, ENOTSUP, "%s",
+        lacking == SIZE_MAX ? "its rules leave no place for it; small files of several rules that share it "
+                              "go apart by ecfs recode"
+        : why != NULL       ? why
+                            : "the endpoints that are allowed have no room for it");
+    conclude (self, attempt, ECFS_CROWDED_LEFT);
+    g_clear_error (&attempt->task.error);
 }
 
 /* The next that can be moved now; NULL: there is none, or an error. */
@@ -77,6 +117,10 @@ static Attempt *next_attempt (Parting *self)
             continue;
         if (attempt->crowding.n_moves > 0)
             return attempt;
+        if (attempt->crowding.n_forbidden > 0) {
+            leave_misplaced (self, attempt);
+            continue;
+        }
         self->run->sums.crowded[ECFS_CROWDED_WAITS]++;
         self->n_waiting[attempt->crowding.lacking]++;
     }
@@ -90,13 +134,28 @@ static EcfsRepairTask *next_task (void *user)
     return attempt == NULL ? NULL : &attempt->task;
 }
 
+/* What may still be written to is not moved. */
+static bool is_log (const Parting *self, int64_t object)
+{
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), object, NULL);
+    return row != NULL && row->kind == ECFS_OBJECT_LOG;
+}
+
 static void task_done (void *user, EcfsRepairTask *task)
 {
     Parting *self = user;
     Attempt *attempt = (Attempt *) (void *) task;
+    EcfsCrowding after;
     bool any = task->order.n_stored > 0;
+    if (task->error == NULL && any && attempt->crowding.n_forbidden > 0 && judge (self, task->object, &after) == 1 &&
+        after.n_forbidden > 0)
+        task->error = g_error_new (ECFS_ERROR, EAGAIN, "%u stripe%s without a place that is allowed", after.n_forbidden,
+                                   after.n_forbidden == 1 ? " is" : "s are");
     if (task->error == NULL && !any && judge (self, task->object, &attempt->crowding) == 1)
-        task->error = g_error_new_literal (ECFS_ERROR, EAGAIN, "no better place is found now");
+        task->error = g_error_new_literal (ECFS_ERROR, EAGAIN,
+                                           is_log (self, task->object)
+                                               ? "it has small files that are packed soon, where they may be then"
+                                               : "no better place is found now");
     if (task->error != NULL && task->error->code != ESTALE)
         conclude (self, attempt, ECFS_CROWDED_LEFT);
     else if (any)
@@ -156,9 +215,9 @@ bool ecfs_fsck_move_apart (EcfsFsckRun *self, GError **error)
 {
     Parting parting = {.run = self, .last = {.urgency = INT_MIN}};
     ecfs_fsck_enter (self, "move", 0);
-    ecfs_roomy_init (&parting.roomy, self->archive);
+    bool is_known = ecfs_roomy_init (&parting.roomy, self->archive, error);
     parting.n_waiting = g_new0 (uint64_t, parting.roomy.n_places + 1);
-    bool done = part_all (&parting, error);
+    bool done = is_known && part_all (&parting, error);
     tell_waiting (&parting);
     ecfs_roomy_clear (&parting.roomy);
     g_free (parting.n_waiting);

@@ -2,12 +2,14 @@
 #include "archive/gaps.h"
 #include "archive/keys.h"
 #include "archive/lineage.h"
+#include "archive/places_of.h"
 #include "fsck/fsck_priv.h"
 #include "verbs/recode.h"
 #include "verbs/status.h"
 
-#define BATCH     8192 /* objects */
-#define STRANGERS 8192 /* of them at a time */
+#define BATCH         8192 /* objects */
+#define STRANGERS     8192 /* of them at a time */
+#define RULES_AT_ONCE 1024
 
 /* By a connection of its own: the check may take a while, and others work with the archive's. */
 static bool check_catalog (EcfsFsckRun *self, GError **error)
@@ -29,6 +31,30 @@ static bool check_key (EcfsFsckRun *self, GError **error)
         ecfs_fsck_tell_problem (self, 0, "'ecfs key init' was interrupted, and nothing can be stored: run it again");
     if (state == ECFS_KEYS_ROTATING)
         ecfs_fsck_tell_problem (self, 0, "'ecfs key rotate' was interrupted, and nothing can be stored: run it again");
+    return true;
+}
+
+/* Nothing can be stored below a directory whose rule makes no sense. */
+static bool check_rules (EcfsFsckRun *self, GError **error)
+{
+    uint64_t after = 0;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    for (bool more = true; more;) {
+        g_autoptr (GArray) inodes =
+            ecfs_catalog_xattr_inodes (catalog, ECFS_PLACES_ATTRIBUTE, after, RULES_AT_ONCE, error);
+        if (inodes == NULL)
+            return false;
+        for (guint i = 0; i < inodes->len; i++) {
+            EcfsRuled ruled;
+            g_autoptr (GError) why = NULL;
+            after = g_array_index (inodes, uint64_t, i);
+            if (!ecfs_archive_file_ruled (self->archive, after, &ruled, &why))
+                ecfs_fsck_tell_problem (self, after, why->message);
+            else
+                ecfs_ruled_clear (&ruled);
+        }
+        more = inodes->len == RULES_AT_ONCE;
+    }
     return true;
 }
 
@@ -298,8 +324,8 @@ static bool run (EcfsFsckRun *self, GError **error)
 {
     bool deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
     g_autofree char *gaps = ecfs_gaps_all (self->archive);
-    if (!check_catalog (self, error) || !check_key (self, error) || !check_lineage (self, error) ||
-        !ecfs_fsck_begin_orphans (self, error) || !check_objects (self, error))
+    if (!check_catalog (self, error) || !check_key (self, error) || !check_rules (self, error) ||
+        !check_lineage (self, error) || !ecfs_fsck_begin_orphans (self, error) || !check_objects (self, error))
         return false;
     ecfs_fsck_end_orphans (self);
     if (deep && !ecfs_fsck_deep (self, error))

@@ -95,6 +95,7 @@ typedef struct EcfsFsckSums {
     uint64_t n_journals_repaired, n_journals_left; /* endpoints that lacked something of the journal */
     uint64_t n_movable; /* objects that would be safer, and moves can be made, when they were met */
     uint64_t crowded[ECFS_CROWDED_WAITS + 1];
+    uint64_t misplaced[ECFS_CROWDED_WAITS + 1]; /* likewise, but for a rule */
     uint64_t n_moved_stripes, moved_bytes;
     uint64_t checked_bytes;
     uint64_t read_bytes; /* for repairs, as are the next */

@@ -1,4 +1,5 @@
 /* What ecfs-fsck tells, as JSON; ecfs-fsck(8) lists the members. */
+#include "archive/places_of.h"
 #include "fsck/fsck_priv.h"
 #include "util/sample.h"
 
@@ -99,6 +100,17 @@ char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, Ecf
     return to_text (object);
 }
 
+static void put_rule (JsonObject *told, EcfsArchive *archive, int64_t object, unsigned n_forbidden)
+{
+    EcfsRuled ruled;
+    if (!ecfs_archive_object_ruled (archive, object, &ruled, NULL)) /* it was read a moment ago */
+        return;
+    json_object_set_int_member (told, "forbidden", n_forbidden);
+    if (ruled.text != NULL)
+        put_bytes (told, "rule", ruled.text);
+    ecfs_ruled_clear (&ruled);
+}
+
 char *ecfs_fsck_tell_crowded (EcfsArchive *archive, int64_t object, const EcfsCrowding *crowding,
                               EcfsCrowdedResult result, const EcfsRepairTask *task)
 {
@@ -106,9 +118,11 @@ char *ecfs_fsck_tell_crowded (EcfsArchive *archive, int64_t object, const EcfsCr
         [ECFS_CROWDED_FOUND] = "found", [ECFS_CROWDED_MOVED] = "moved", [ECFS_CROWDED_LEFT] = "left"};
     JsonObject *told = json_object_new ();
     g_autofree char *path = path_of (archive, object);
-    json_object_set_string_member (told, "about", "crowded");
+    json_object_set_string_member (told, "about", crowding->n_forbidden > 0 ? "misplaced" : "crowded");
     put_bytes (told, "path", path);
     json_object_set_int_member (told, "object", object);
+    if (crowding->n_forbidden > 0)
+        put_rule (told, archive, object, crowding->n_forbidden);
     json_object_set_int_member (told, "zones", crowding->now.zones);
     json_object_set_int_member (told, "endpoints", crowding->now.endpoints);
     json_object_set_int_member (told, "possible_zones", crowding->reachable.zones);
@@ -298,7 +312,8 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         {"objects_unknown", sums->results[ECFS_DAMAGE_UNKNOWN]},
         {"objects_changed", sums->results[ECFS_DAMAGE_CHANGED]},
         {"objects_crowded", sums->crowded[ECFS_CROWDED_FOUND] + sums->crowded[ECFS_CROWDED_LEFT]},
-        {"objects_moved", sums->crowded[ECFS_CROWDED_MOVED]},
+        {"objects_misplaced", sums->misplaced[ECFS_CROWDED_FOUND] + sums->misplaced[ECFS_CROWDED_LEFT]},
+        {"objects_moved", sums->crowded[ECFS_CROWDED_MOVED] + sums->misplaced[ECFS_CROWDED_MOVED]},
         {"objects_waiting", sums->crowded[ECFS_CROWDED_WAITS]},
         {"stripes_moved", sums->n_moved_stripes},
         {"moved_bytes", sums->moved_bytes},

@@ -2,6 +2,7 @@
 
 #include "archive/common.h"
 #include "archive/content.h"
+#include "archive/places_of.h"
 #include "commit/commit.h"
 #include "commit/logs.h"
 #include "object/format.h"
@@ -26,15 +27,16 @@ typedef struct Source {
 typedef struct Item {
     EcfsPackFile file;
     Source *source;
-    char *path; /* owned, as the next */
-    char *code; /* that it is to have */
+    char *path;  /* owned, as the next */
+    char *code;  /* that it is to have */
+    char *marks; /* of EcfsRuled; empty: no rule holds for it */
 } Item;
 
 /* Some sources, and what is taken out of them. */
 typedef struct Round {
     EcfsPacking *packing;
     GPtrArray *sources; /* of Source */
-    GArray *items;      /* of Item, by code and path */
+    GArray *items;      /* of Item, by code, rules and path */
 } Round;
 
 static void source_free (gpointer data)
@@ -52,6 +54,7 @@ static void item_clear (gpointer data)
     Item *self = data;
     g_free (self->path);
     g_free (self->code);
+    g_free (self->marks);
 }
 
 static void round_init (Round *self, EcfsPacking *packing)
@@ -137,7 +140,10 @@ static bool add_item (Round *self, Source *source, uint64_t ino, const EcfsExten
                           .object_offset = extent->object_offset,
                           .generation = extent->generation,
                           .is_known = extent->has_sha256}};
-    if (item.code == NULL && !ecfs_catalog_get_code (catalog_of (self), ino, &item.code, &why)) {
+    EcfsRuled ruled = {.marks = NULL};
+    if ((item.code == NULL && !ecfs_catalog_get_code (catalog_of (self), ino, &item.code, &why)) ||
+        !ecfs_archive_file_ruled (archive, ino, &ruled, &why)) {
+        g_free (item.code);
         if (why->code == ENOENT) {
             g_error_free (why);
             return true;
@@ -147,6 +153,8 @@ static bool add_item (Round *self, Source *source, uint64_t ino, const EcfsExten
     }
     if (item.code == NULL)
         item.code = g_strdup (ecfs_archive_config (archive)->code);
+    item.marks = g_strdup (ruled.marks != NULL ? ruled.marks : "");
+    ecfs_ruled_clear (&ruled);
     keep_code (self, source->row, &item.code);
     if (item.file.generation == 0) /* it was an object of its own, or was cut */
         item.file.generation = source->row->sequence;
@@ -174,10 +182,17 @@ static bool add_sharers (Round *self, Source *source, GError **error)
     return true;
 }
 
-static int by_code_and_path (gconstpointer a, gconstpointer b)
+/* What goes into one pack is 0 apart. */
+static int compare_kinds (const Item *left, const Item *right)
+{
+    int order = strcmp (left->code, right->code);
+    return order != 0 ? order : strcmp (left->marks, right->marks);
+}
+
+static int by_kind_and_path (gconstpointer a, gconstpointer b)
 {
     const Item *left = a, *right = b;
-    int order = strcmp (left->code, right->code);
+    int order = compare_kinds (left, right);
     return order != 0 ? order : strcmp (left->path, right->path);
 }
 
@@ -310,11 +325,11 @@ static void run_commit (Pack *self, const EcfsCommit *commit)
     ecfs_mutex_clear (&self->lock);
 }
 
-static bool store (Pack *self, const char *code, const char *path, GError **error)
+static bool store (Pack *self, const Item *first, GError **error)
 {
     EcfsPacking *packing = self->round->packing;
     EcfsPackOrder order = {.files = (const EcfsPackFile *) (void *) self->files->data, .n_files = self->files->len};
-    g_autofree char *text = g_strdup_printf ("%u small files, the first of which is %s", self->files->len, path);
+    g_autofree char *text = g_strdup_printf ("%u small files, the first of which is %s", self->files->len, first->path);
     const EcfsCommit commit = {.kind = ECFS_COMMIT_PACK,
                                .size = self->size,
                                .path = text,
@@ -323,7 +338,8 @@ static bool store (Pack *self, const char *code, const char *path, GError **erro
                                .user = self,
                                .fd = self->fd,
                                .is_foreign = true,
-                               .code = code,
+                               .code = first->code,
+                               .marks = first->marks[0] != '\0' ? first->marks : NULL,
                                .pack = &order};
     run_commit (self, &commit);
     packing->n_packed += order.n_moved;
@@ -355,12 +371,12 @@ static guint pack_some (const Round *self, guint at, GError **error)
     Pack pack = {.round = self, .files = files, .fd = fd, .packet_bytes = packet_bytes (archive, first->code)};
     for (; at < self->items->len; at++) {
         Item *item = &g_array_index (self->items, Item, at);
-        if (strcmp (item->code, first->code) != 0 || !takes (&pack, item))
+        if (compare_kinds (item, first) != 0 || !takes (&pack, item))
             break;
         if (is_cancelled (self, error) || !put_item (&pack, item, error))
             return 0;
     }
-    return files->len == 0 || store (&pack, first->code, first->path, error) ? at : 0;
+    return files->len == 0 || store (&pack, first, error) ? at : 0;
 }
 
 /* Rounds */
@@ -379,27 +395,27 @@ static bool drop_sources (const Round *self, GError **error)
     return true;
 }
 
-/* Where items of another code than that at @at begin. */
-static guint next_code (const Round *self, guint at)
+/* Where items of another kind than that at @at begin. */
+static guint next_kind (const Round *self, guint at)
 {
-    const char *code = g_array_index (self->items, Item, at).code;
-    while (at < self->items->len && strcmp (g_array_index (self->items, Item, at).code, code) == 0)
+    const Item *first = &g_array_index (self->items, Item, at);
+    while (at < self->items->len && compare_kinds (&g_array_index (self->items, Item, at), first) == 0)
         at++;
     return at;
 }
 
-/* A code for which endpoints are lacking now is in no other's way; @error is the first. */
+/* A code or rule for which endpoints are lacking now is in no other's way; @error is the first. */
 static bool pack_all (Round *self, GError **error)
 {
     GError *why = NULL;
-    g_array_sort (self->items, by_code_and_path);
+    g_array_sort (self->items, by_kind_and_path);
     for (guint at = 0, next; at < self->items->len; at = next) {
         g_autoptr (GError) local = NULL;
         next = pack_some (self, at, &local);
         if (next == 0 && why == NULL)
             why = g_error_copy (local);
         if (next == 0)
-            next = local->code == ECANCELED || local->code == EROFS ? self->items->len : next_code (self, at);
+            next = local->code == ECANCELED || local->code == EROFS ? self->items->len : next_kind (self, at);
     }
     if (self->items->len > 0)
         ecfs_archive_stripes_changed (self->packing->archive);

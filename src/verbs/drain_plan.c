@@ -1,6 +1,7 @@
 /* What draining an endpoint takes: counted before anything is moved, by the places that objects would get now. */
 #include "archive/common.h"
 #include "archive/places.h"
+#include "archive/places_of.h"
 #include "verbs/drain.h"
 #include "verbs/status.h"
 
@@ -17,7 +18,6 @@ typedef struct Plan {
     EcfsPlace *places; /* n_places; without what the object at hand has */
     size_t n_places;
     bool *towards; /* n_places: they take what they can, before others do; none: whichever */
-    unsigned n_takers;
     uint64_t n_objects, n_stripes, bytes;
     uint64_t n_endangered; /* objects that can lose less than if all was well */
     uint64_t n_unplaced;   /* stripes that no endpoint takes, and … */
@@ -28,6 +28,11 @@ typedef struct Plan {
     uint64_t *written; /* n_places: bytes that each would get */
     JsonArray *paths;
 } Plan;
+
+static bool takes_stripes (const EcfsArchiveEndpoint *endpoint)
+{
+    return endpoint->endpoint != NULL && endpoint->state == ECFS_ENDPOINT_ACTIVE;
+}
 
 /* One object */
 
@@ -81,22 +86,40 @@ static bool is_endangered (const Plan *self, const EcfsObjectRow *object, const 
            ecfs_object_guarantee (self->archive, object) < ecfs_holders_guarantee (codec, all, holder);
 }
 
+/* Only what rules allow takes stripes; returns how many endpoints that are. */
+static unsigned allow_places (const Plan *self, EcfsPlace *places, const char *marks)
+{
+    unsigned n_takers = 0;
+    for (size_t i = 0; i < self->n_places; i++) {
+        bool allowed = ecfs_mark_at (marks, i) != ECFS_MARK_FORBIDDEN;
+        places[i].usable = places[i].usable && allowed;
+        n_takers += allowed && i != self->position && takes_stripes (ecfs_archive_endpoint (self->archive, i));
+    }
+    return n_takers;
+}
+
 static bool plan_object (Plan *self, const EcfsObjectRow *object, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
     if (codec == NULL)
         return false;
     unsigned n = ecfs_codec_n (codec);
-    unsigned most = ecfs_archive_config (self->archive)->allow_double && self->n_takers > 0
-                        ? (n + self->n_takers - 1) / self->n_takers
-                        : 1;
+    EcfsRuled ruled;
+    g_autofree EcfsPlace *places = g_memdup2 (self->places, self->n_places * sizeof *places);
+    if (!ecfs_archive_object_ruled (self->archive, object->id, &ruled, error))
+        return false;
+    unsigned n_takers = allow_places (self, places, ruled.marks);
+    unsigned most =
+        ecfs_archive_config (self->archive)->allow_double && n_takers > 0 ? (n + n_takers - 1) / n_takers : 1;
     bool wanted[ECFS_CODEC_MAX_N] = {0};
     size_t found[ECFS_CODEC_MAX_N];
     uint64_t n_unplaced = self->n_unplaced;
     int64_t endpoint = ecfs_archive_endpoint (self->archive, self->position)->id;
-    g_autofree EcfsPlace *places = g_memdup2 (self->places, self->n_places * sizeof *places);
+    const EcfsObjectPlaces of_object = {.codec = codec, .n_endpoints = self->n_places, .marks = ruled.marks};
     hold (self, places, object, endpoint, wanted);
-    (void) ecfs_place_towards (places, self->n_places, wanted, n, most, (uint64_t) object->id, self->towards, found);
+    (void) ecfs_object_place (&of_object, places, wanted, most, (uint64_t) object->id, self->towards,
+                              found); /* told by found */
+    ecfs_ruled_clear (&ruled);
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         if (stripe->endpoint == endpoint && stripe->index < n)
@@ -174,9 +197,6 @@ static void find_places (Plan *self, const EcfsArchiveEndpoint *endpoint)
     self->places = ecfs_object_places (archive, &none, ECFS_DOUBTS_ALL);
     self->places[self->position].usable = false;
     self->written = g_new0 (uint64_t, self->n_places);
-    for (size_t i = 0; i < self->n_places; i++)
-        self->n_takers += i != self->position && ecfs_archive_endpoint (archive, i)->endpoint != NULL &&
-                          ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_ACTIVE;
 }
 
 static void put_number (JsonObject *object, const char *member, uint64_t number)

@@ -2,6 +2,7 @@
 #include "verbs/status_priv.h"
 
 #include "archive/content.h"
+#include "archive/places_of.h"
 #include "codec/codec.h"
 #include "object/log.h"
 
@@ -222,6 +223,52 @@ static bool add_code (JsonObject *info, EcfsArchive *archive, uint64_t ino, GErr
     return true;
 }
 
+static unsigned count_forbidden (EcfsArchive *archive, const char *marks, const GArray *stripes)
+{
+    unsigned n_forbidden = 0;
+    for (guint i = 0; i < stripes->len; i++)
+        for (size_t j = 0; marks[j] != '\0'; j++)
+            n_forbidden += marks[j] == ECFS_MARK_FORBIDDEN &&
+                           ecfs_archive_endpoint (archive, j)->id == g_array_index (stripes, EcfsStripeRow, i).endpoint;
+    return n_forbidden;
+}
+
+/* Stripes of a file that are where its rule forbids them. */
+static bool add_misplaced (JsonObject *info, EcfsArchive *archive, uint64_t ino, const char *marks, GError **error)
+{
+    unsigned n_forbidden = 0;
+    const EcfsObjectRow *object;
+    g_autoptr (EcfsContent) content = ecfs_content_open (archive, ino, error);
+    if (content == NULL)
+        return false;
+    for (size_t i = 0; (object = ecfs_content_object (content, i)) != NULL; i++)
+        n_forbidden += count_forbidden (archive, marks, object->stripes);
+    json_object_set_int_member (info, "misplaced_stripes", n_forbidden);
+    return true;
+}
+
+static bool add_places (JsonObject *info, EcfsArchive *archive, const EcfsAttr *attr, GError **error)
+{
+    EcfsRuled ruled;
+    GError *why = NULL;
+    bool fine = true;
+    if (!ecfs_archive_file_ruled (archive, attr->ino, &ruled, &why)) {
+        fine = why->code == EINVAL; /* all else is to be seen */
+        if (fine)
+            ecfs_status_add_text (info, "places_error", why->message);
+        else
+            g_propagate_error (error, g_steal_pointer (&why));
+        g_clear_error (&why);
+        return fine;
+    }
+    if (ruled.marks != NULL) {
+        ecfs_status_add_text (info, "places", ruled.text);
+        fine = !S_ISREG (attr->mode) || add_misplaced (info, archive, attr->ino, ruled.marks, error);
+    }
+    ecfs_ruled_clear (&ruled);
+    return fine;
+}
+
 JsonObject *ecfs_archive_info (EcfsArchive *self, const char *path, GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (self);
@@ -238,7 +285,8 @@ JsonObject *ecfs_archive_info (EcfsArchive *self, const char *path, GError **err
     json_object_set_int_member (info, "gid", attr.gid);
     json_object_set_int_member (info, "size", (int64_t) attr.size);
     json_object_set_int_member (info, "mtime_ns", attr.mtime_ns);
-    if ((S_ISREG (attr.mode) || S_ISDIR (attr.mode)) && !add_code (info, self, attr.ino, error))
+    if ((S_ISREG (attr.mode) || S_ISDIR (attr.mode)) &&
+        (!add_code (info, self, attr.ino, error) || !add_places (info, self, &attr, error)))
         return NULL;
     if (S_ISREG (attr.mode) && (!add_state (info, self, attr.ino, error) || !add_content (info, self, attr.ino, error)))
         return NULL;

@@ -291,6 +291,7 @@ static void submit (Here *self, Job *job)
     g_autofree char *path = file->fills ? NULL : g_build_filename (parent_path (self, file->parent), file->name, NULL);
     EcfsCommit commit = {.kind = file->fills ? ECFS_COMMIT_BACKFILL : ECFS_COMMIT_STORE,
                          .ino = file->ino,
+                         .parent = file->fills ? 0 : file->parent,
                          .fd = file->fd,
                          .size = (uint64_t) file->st.st_size,
                          .mtime_ns = to_ns (&file->st.st_mtim),

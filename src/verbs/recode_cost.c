@@ -2,6 +2,7 @@
 #include "verbs/recode.h"
 
 #include "archive/common.h"
+#include "archive/places_of.h"
 #include "object/format.h"
 
 #include <inttypes.h>
@@ -32,11 +33,13 @@ static bool shared_step (EcfsArchive *archive, const EcfsObjectRow *object, cons
     EcfsRecodeStep step = {.packs = true, .before = ecfs_archive_codec (archive, object->code, error)};
     step.codec = code == NULL || step.before == NULL ? step.before
                                                      : ecfs_archive_object_codec (archive, code, object->size, error);
-    if (step.codec == NULL)
+    bool mixed = false;
+    if (step.codec == NULL || !ecfs_archive_object_is_mixed (archive, object->id, &mixed, error))
         return false;
     step.stays = code == NULL
                      ? is_sealed (archive, object)
                      : object->kind == ECFS_OBJECT_PACK && strcmp (object->code, ecfs_codec_identity (step.codec)) == 0;
+    step.stays = step.stays && !mixed; /* files of other rules go into packs of their own */
     step.n_stored = step.stays ? 0 : ecfs_codec_n (step.codec);
     *ret_step = step;
     return true;

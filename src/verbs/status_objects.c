@@ -2,6 +2,8 @@
 #include "verbs/status_priv.h"
 
 #include "archive/past.h"
+#include "archive/places.h"
+#include "archive/places_of.h"
 #include "archive/standing.h"
 #include "object/placement.h"
 
@@ -137,16 +139,23 @@ static bool lacks_places (EcfsArchive *archive, const EcfsObjectRow *object, con
     unsigned n_free = 0, n_has = MIN (object->stripes->len, standing->n) - standing->n_given_up;
     unsigned n_lacking = standing->n - n_has; /* a copy of a log that ends early has its place */
     size_t n_endpoints = ecfs_archive_n_endpoints (archive);
-    unsigned most = n_lacking == 0 ? 0 : ecfs_archive_most_per_endpoint (archive, n_endpoints, standing->n);
+    EcfsRuled ruled;
+    const EcfsCodec *codec = n_lacking == 0 ? NULL : ecfs_archive_codec (archive, object->code, NULL);
+    if (codec == NULL || !ecfs_archive_object_ruled (archive, object->id, &ruled, NULL)) /* who stores it tells */
+        return false;
+    const EcfsObjectPlaces places = {.codec = codec, .n_endpoints = n_endpoints, .marks = ruled.marks};
+    unsigned most = ecfs_object_most_per_endpoint (archive, &places);
     for (size_t i = 0; i < n_endpoints && n_free < n_lacking; i++) {
         unsigned n_there = 0;
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        if (endpoint->endpoint == NULL || endpoint->state != ECFS_ENDPOINT_ACTIVE)
+        if (endpoint->endpoint == NULL || endpoint->state != ECFS_ENDPOINT_ACTIVE ||
+            ecfs_mark_at (ruled.marks, i) == ECFS_MARK_FORBIDDEN)
             continue;
         for (guint j = 0; j < object->stripes->len; j++)
             n_there += g_array_index (object->stripes, EcfsStripeRow, j).endpoint == endpoint->id;
         n_free += most - MIN (n_there, most);
     }
+    ecfs_ruled_clear (&ruled);
     return n_free < n_lacking;
 }
 

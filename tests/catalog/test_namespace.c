@@ -403,6 +403,44 @@ static void test_xattrs (void)
     fixture_clear (&f);
 }
 
+static char *told_above (Fixture *f, uint64_t dir)
+{
+    GByteArray *value;
+    OK (e, ecfs_catalog_xattr_above (f->catalog, dir, "user.rule", &value, &e));
+    char *text = value == NULL ? NULL : g_strndup ((const char *) value->data, value->len);
+    if (value != NULL)
+        g_byte_array_unref (value);
+    return text;
+}
+
+static void test_xattrs_above (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    uint64_t top = make_dir (&f, ECFS_ROOT_INO, "top"), sub = make_dir (&f, top, "sub"),
+             low = make_dir (&f, sub, "low"), file = make_file (&f, low, "file");
+    g_assert_null (told_above (&f, low));
+    OK (e, ecfs_catalog_setxattr (f.catalog, ECFS_ROOT_INO, "user.rule", "all", 3, 0, &e));
+    OK (e, ecfs_catalog_setxattr (f.catalog, sub, "user.rule", "sub", 3, 0, &e));
+    OK (e, ecfs_catalog_setxattr (f.catalog, low, "user.other", "low", 3, 0, &e));
+    g_autofree char *of_low = told_above (&f, low), *of_sub = told_above (&f, sub), *of_top = told_above (&f, top);
+    g_assert_cmpstr (of_low, ==, "sub");
+    g_assert_cmpstr (of_sub, ==, "sub");
+    g_assert_cmpstr (of_top, ==, "all");
+    OK (e, ecfs_catalog_link (f.catalog, file, top, "link", NULL, &e));
+    OK (e, ecfs_catalog_link (f.catalog, file, top, "another", NULL, &e));
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) directories = ecfs_catalog_file_directories (f.catalog, file, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (directories->len, ==, 2);
+    g_assert_cmpuint (g_array_index (directories, uint64_t, 0) + g_array_index (directories, uint64_t, 1), ==,
+                      top + low);
+    g_autoptr (GArray) none = ecfs_catalog_object_directories (f.catalog, 17, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (none->len, ==, 0);
+    fixture_clear (&f);
+}
+
 static const char *code_of (Fixture *f, uint64_t ino)
 {
     char *code;
@@ -537,6 +575,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/namespace/readdir-sees-each-entry-once-while-entries-change", test_readdir);
     g_test_add_func ("/namespace/paths-are-found-and-resolved", test_paths);
     g_test_add_func ("/namespace/xattrs-are-set-listed-and-removed", test_xattrs);
+    g_test_add_func ("/namespace/xattrs-are-found-above", test_xattrs_above);
     g_test_add_func ("/namespace/codes-are-inherited", test_code);
     g_test_add_func ("/namespace/a-file-has-the-code-of-the-nearest-directory-that-has-one", test_code_above);
     g_test_add_func ("/namespace/an-inode-without-a-name-gets-one-in-place-of-what-has-it", test_nameless);
