@@ -374,8 +374,9 @@ static void tell_scrub (Report *self)
                *state = tool_part (self->facts->status, "scrub");
     if (scrub == NULL) {
         add_done (self, "checked",
-                  g_strdup (self->facts->scrub_error != NULL
-                                ? "nothing: the check failed"
+                  g_strdup (self->facts->scrub_error != NULL ? "nothing: the check failed"
+                            : self->facts->is_checked_elsewhere
+                                ? "nothing, as another check is at work; what is said of files is what the catalog says"
                                 : "nothing: what is said of files is what the catalog says"));
         return;
     }

@@ -19,10 +19,11 @@ typedef struct ReportLimits {
 } ReportLimits;
 
 typedef struct ReportFacts {
-    JsonObject *status;      /* of ecfs_survey () */
-    JsonObject *scrub;       /* of ecfs_fsck (); NULL: it was not done, or … */
-    const char *scrub_error; /* … it could not be; NULL: it was, or nobody wanted it */
-    JsonObject *drill;       /* likewise, of ecfs_drill () */
+    JsonObject *status;        /* of ecfs_survey () */
+    JsonObject *scrub;         /* of ecfs_fsck (); NULL: it was not done, or … */
+    const char *scrub_error;   /* … it could not be; NULL: it was, or nobody wanted it */
+    bool is_checked_elsewhere; /* another check is at work: this one would be a second */
+    JsonObject *drill;         /* likewise, of ecfs_drill () */
     const char *drill_error;
     int64_t may_vanish; /* endpoints, as codes promise it for new files */
     int64_t now_s;      /* since 1970 */

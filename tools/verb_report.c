@@ -35,6 +35,7 @@ typedef struct Night {
     ToolWatch watch;
     JsonObject *status, *scrub, *drill;
     char *scrub_error, *drill_error;
+    bool is_checked_elsewhere;
     int64_t may_vanish;
 } Night;
 
@@ -109,10 +110,12 @@ static bool scrub (Night *self, Ecfs *ecfs)
     if (options->scrub_part <= 0)
         return true;
     g_autofree char *text = ecfs_fsck (ecfs, &what, &error);
-    if (text == NULL)
-        self->scrub_error = g_strdup (error->message);
-    else
+    if (text != NULL)
         self->scrub = tool_json_object (text);
+    else if (error->code == EALREADY)
+        self->is_checked_elsewhere = true;
+    else
+        self->scrub_error = g_strdup (error->message);
     return text != NULL || error->code != ECANCELED;
 }
 
@@ -250,6 +253,7 @@ static int conclude (Night *self, Ecfs *ecfs)
     const ReportFacts facts = {.status = self->status,
                                .scrub = self->scrub,
                                .scrub_error = self->scrub_error,
+                               .is_checked_elsewhere = self->is_checked_elsewhere,
                                .drill = self->drill,
                                .drill_error = self->drill_error,
                                .may_vanish = self->may_vanish,

@@ -88,7 +88,7 @@ static bool lock (EcfsScrub *self, const char *directory, const char *path, GErr
     if (flock (self->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return true;
     return errno == EWOULDBLOCK
-               ? ecfs_fail (error, EBUSY,
+               ? ecfs_fail (error, EALREADY,
                             "%s: another deep check of this archive, or one that removes orphans, is running", path)
                : ecfs_fail_errno (error, errno, "%s: cannot lock it", path);
 }

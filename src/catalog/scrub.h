@@ -80,7 +80,7 @@ typedef struct EcfsScrubDigest {
 
 /**
  * Opens what is kept in an archive directory, making it when it is absent and @writable. What is damaged is begun anew,
- * with a warning. EBUSY: another process has it open for writing.
+ * with a warning. EALREADY: another process has it open for writing.
  */
 EcfsScrub *ecfs_scrub_open (const char *directory, bool writable, GError **error);
 /** NULL is accepted. */

@@ -413,7 +413,7 @@ static EcfsScrub *open_notes (const EcfsFsckRun *run, bool *ret_keeps, GError **
     bool dry = (run->what->flags & ECFS_FSCK_DRY) != 0;
     EcfsScrub *notes = dry ? NULL : ecfs_scrub_open (ecfs_archive_directory (run->archive), true, &why);
     *ret_keeps = notes != NULL;
-    if (notes != NULL || dry || why->code != EBUSY) {
+    if (notes != NULL || dry || why->code != EALREADY) {
         if (why != NULL)
             g_warning ("%s; what is verified is not noted", why->message);
         return notes != NULL ? notes : ecfs_scrub_open (ecfs_archive_directory (run->archive), false, error);

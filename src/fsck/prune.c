@@ -89,7 +89,7 @@ bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error)
     self->seen = ecfs_scrub_open (ecfs_archive_directory (self->archive), true, &why);
     if (self->seen != NULL)
         return true;
-    if (why->code == EBUSY) { /* two at a time would be a mistake */
+    if (why->code == EALREADY) { /* two at a time would be a mistake */
         g_propagate_error (error, why);
         return false;
     }

@@ -143,7 +143,7 @@ static void test_one_writer (void)
     g_autoptr (GError) error = NULL;
     EcfsScrub *first = open_notes (&place, true);
     g_assert_null (ecfs_scrub_open (place.directory, true, &error));
-    g_assert_error (error, ECFS_ERROR, EBUSY);
+    g_assert_error (error, ECFS_ERROR, EALREADY);
     EcfsScrub *reader = open_notes (&place, false);
     ecfs_scrub_close (reader);
     ecfs_scrub_close (first);

@@ -1,5 +1,6 @@
 """`ecfs report`: what it says is so, its first line and its exit status tell whether somebody has to do something."""
 import configparser
+import fcntl
 import json
 import os
 import re
@@ -53,6 +54,15 @@ def test_a_healthy_archive(place, filled):
     told = facts(filled)
     assert (told["headline"], told["check"], told["findings"]) == (WELL, 0, [])
     assert told["scrub"]["checked_bytes"] > 0 and len(told["drill"]["without"]) == 2 and told["status"]["verdict"] == "healthy"
+
+
+def test_a_check_that_is_at_work_is_no_finding(filled):
+    assert report(filled)[0] == WELL
+    with open(filled.path / "scrub.sqlite", "rb") as notes:
+        fcntl.flock(notes, fcntl.LOCK_EX)  # as ecfs-fsck --deep has it
+        lines = report(filled)
+        assert lines[0] == WELL.replace("be read", "be read by the catalog alone")
+        assert "nothing, as another check is at work" in " ".join(" ".join(lines).split())
 
 
 def test_an_endpoint_that_is_away_has_the_command_in_the_first_line(filled):
