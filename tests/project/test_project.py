@@ -108,7 +108,7 @@ def test_script_parses(path):
 def test_packages_file_has_nothing_but_purposes_and_names():
     for line in (TOP / "tools/packages").read_text().splitlines():
         text = line.partition("#")[0].strip()
-        assert not text or re.fullmatch(r"(build|package|check|site)\s+[a-z0-9.+|-]+", text), line
+        assert not text or re.fullmatch(r"(build|package|check|site|nightly)\s+[a-z0-9.+|-]+", text), line
 
 
 def test_clone_is_all_that_is_needed():
