@@ -12,7 +12,7 @@ import subprocess
 import lab
 import pytest
 
-PAGES = ["codes", "first-steps", "losing", "operations", "history"]
+PAGES = ["codes", "first-steps", "losing", "operations", "history", "many-machines"]
 NOT_RUN = "*Not run by the tests"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 # What only looks may say it a moment later, as when a mount has yet to notice that an account is gone.
@@ -96,7 +96,7 @@ class Reader:
 def reader(module_place):
     made = Reader(module_place)
     yield made
-    for name in ["practice/mnt", "mnt", "then"]:
+    for name in ["practice/mnt", "mnt", "then", "reader-mnt", "second-mnt"]:
         lab.detach(made.home / name)
 
 
