@@ -428,11 +428,15 @@ def test_a_reader_gets_one_version_or_another(place, written):
 
     reader = threading.Thread(target=read)
     reader.start()
-    for _ in range(6):
-        for content in versions:
-            (writer.path / "file").write_bytes(content)
-            written.await_stored()
+    for number in range(12):
+        content = sorted(versions)[number % 2]
+        before = seen[content]
+        (writer.path / "file").write_bytes(content)
+        written.await_stored()
+        if number < 8:
             time.sleep(0.5)
+        else:  # the follower's looks may fall between any others
+            lab.until(lambda: seen[content] > before, 60, "the follower shows it")
     over.set()
     reader.join()
     assert set(seen) == versions, {content[:20]: len(content) for content in seen}
