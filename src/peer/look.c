@@ -5,15 +5,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ATTEMPTS      3
-#define FAILURES      3 /* in a row: it is down */
-#define WAIT_MS       250
-#define PATIENCE_US   (5 * G_USEC_PER_SEC)  /* with one that answers that it is fetching, and gets nothing */
-#define MOST_US       (20 * G_USEC_PER_SEC) /* of waiting for one that shows progress */
-#define DOWN_US       (2 * G_USEC_PER_SEC)
-#define SLOW_US       (30 * G_USEC_PER_SEC)
-#define REFRESH_US    (30 * G_USEC_PER_SEC)
-#define GREET_WAIT_US G_USEC_PER_SEC
+#define ATTEMPTS    3
+#define FAILURES    3 /* in a row: it is down */
+#define WAIT_MS     250
+#define PATIENCE_US (5 * G_USEC_PER_SEC)  /* with one that answers that it is fetching, and gets nothing */
+#define MOST_US     (20 * G_USEC_PER_SEC) /* of waiting for one that shows progress */
+#define DOWN_US     (2 * G_USEC_PER_SEC)
+#define SLOW_US     (30 * G_USEC_PER_SEC)
+#define MORE_US     150000 /* others get to answer when one has */
+#define REFRESH_US  (30 * G_USEC_PER_SEC)
 
 static bool is_over (const EcfsPeerAsking *self)
 {
@@ -128,54 +128,75 @@ static EcfsPeer *peer_of (EcfsPeers *self, const EcfsUuid *id)
     return found;
 }
 
-/* A call on a thread that greets. */
-static void greet (EcfsPeers *self, EcfsPeer *peer)
+static void note_up (EcfsPeers *self, EcfsPeer *peer, const EcfsUuid *id)
 {
-    EcfsUuid id;
-    EcfsPeerAnswer answer;
-    EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
-    if (!ecfs_peer_call (self->client, peer->url, &request, NULL, &self->stopped, &answer) || answer.status != 200 ||
-        !ecfs_uuid_parse (answer.text, &id)) {
-        note_down (self, peer, &answer);
-        return;
-    }
     ecfs_mutex_lock (&self->lock);
     if (ecfs_uuid_is_nil (&peer->id) && !peer->lies)
         g_clear_pointer (&peer->problem, g_free);
-    peer->id = id;
-    peer->is_self = ecfs_uuid_equal (&id, &self->id);
+    peer->id = *id;
+    peer->is_self = ecfs_uuid_equal (id, &self->id);
     peer->met_us = ecfs_now_us ();
     peer->n_failures = 0;
+    if (!peer->is_self)
+        self->known_us = MIN (self->known_us, peer->met_us + MORE_US);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+typedef struct Greeting {
+    EcfsPeers *peers;
+    EcfsPeer *peer;
+} Greeting;
+
+static void greet (void *data)
+{
+    EcfsUuid id;
+    EcfsPeerAnswer answer;
+    g_autofree Greeting *greeting = data;
+    EcfsPeers *self = greeting->peers;
+    EcfsPeer *peer = greeting->peer;
+    EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
+    if (ecfs_peer_call (self->client, peer->url, &request, NULL, &self->stopped, &answer) && answer.status == 200 &&
+        ecfs_uuid_parse (answer.text, &id))
+        note_up (self, peer, &id);
+    else
+        note_down (self, peer, &answer);
+    ecfs_mutex_lock (&self->lock);
+    peer->is_greeted = false;
+    self->has_greeted = --self->n_greeted == 0 || self->has_greeted;
     ecfs_cond_broadcast (&self->moved);
     ecfs_mutex_unlock (&self->lock);
+}
+
+static bool is_due_locked (const EcfsPeer *peer, int64_t now_us)
+{
+    return !peer->is_self && !peer->lies && !peer->is_greeted && peer->rests_until_us <= now_us &&
+           (ecfs_uuid_is_nil (&peer->id) || now_us - peer->met_us > REFRESH_US);
 }
 
 void ecfs_peers_greet (void *peers)
 {
     EcfsPeers *self = peers;
-    for (unsigned i = 0; i < self->n && !atomic_load (&self->stopped); i++) {
-        EcfsPeer *peer = &self->list[i];
-        int64_t now_us = ecfs_now_us ();
-        ecfs_mutex_lock (&self->lock);
-        bool is_due = !peer->is_self && !peer->lies && peer->rests_until_us <= now_us &&
-                      (ecfs_uuid_is_nil (&peer->id) || now_us - peer->met_us > REFRESH_US);
-        ecfs_mutex_unlock (&self->lock);
-        if (is_due)
-            greet (self, peer);
-    }
+    int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&self->lock);
-    self->has_greeted = true;
-    ecfs_cond_broadcast (&self->moved);
+    for (unsigned i = 0; i < self->n && self->callers != NULL; i++) {
+        EcfsPeer *peer = &self->list[i];
+        if (!is_due_locked (peer, now_us))
+            continue;
+        Greeting *greeting = g_new (Greeting, 1);
+        *greeting = (Greeting){.peers = self, .peer = peer};
+        peer->is_greeted = true;
+        self->n_greeted++;
+        ecfs_workers_push (self->callers, greet, greeting);
+    }
     ecfs_mutex_unlock (&self->lock);
 }
 
 /* Who has just begun does not know anybody yet. */
 static void await_greetings (EcfsPeers *self)
 {
-    int64_t deadline_us = ecfs_now_us () + GREET_WAIT_US;
     ecfs_mutex_lock (&self->lock);
     while (!self->has_greeted && !atomic_load (&self->stopped) &&
-           ecfs_cond_wait_until (&self->moved, &self->lock, deadline_us))
+           ecfs_cond_wait_until (&self->moved, &self->lock, self->known_us))
         ;
     ecfs_mutex_unlock (&self->lock);
 }

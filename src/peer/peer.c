@@ -6,6 +6,8 @@
 #define GREET_US     (2 * G_USEC_PER_SEC)
 #define MOST_LOOKS   64
 #define MOST_LOOKERS ECFS_PEER_LOOKERS
+#define MOST_CALLERS 16
+#define KNOWN_US     G_USEC_PER_SEC
 
 /* A cell that somebody here fetches. */
 typedef struct Fetching {
@@ -109,6 +111,8 @@ static bool ensure_running_locked (EcfsPeers *self) ECFS_REQUIRES (self->lock)
         return false;
     if (self->lookers == NULL) {
         self->lookers = ecfs_workers_new ("ecfs-peers", MOST_LOOKERS);
+        self->callers = ecfs_workers_new ("ecfs-greet", (unsigned) MIN (self->n, MOST_CALLERS));
+        self->known_us = ecfs_now_us () + KNOWN_US;
         self->greeter = ecfs_ticker_start (GREET_US, ecfs_peers_greet, self);
     }
     return true;
@@ -135,10 +139,12 @@ void ecfs_peers_stop (EcfsPeers *self)
     atomic_store (&self->stopped, true);
     EcfsWorkers *lookers = g_steal_pointer (&self->lookers);
     EcfsTicker *greeter = g_steal_pointer (&self->greeter);
+    EcfsWorkers *callers = g_steal_pointer (&self->callers);
     EcfsPeerServer *server = g_steal_pointer (&self->server);
     ecfs_cond_broadcast (&self->moved);
     ecfs_mutex_unlock (&self->lock);
     ecfs_ticker_stop (greeter);
+    ecfs_workers_free (callers);
     ecfs_workers_free (lookers);
     ecfs_peer_server_free (server);
 }
@@ -284,7 +290,7 @@ void ecfs_peers_greet_again (EcfsPeers *self)
 
 static bool is_hope_locked (const EcfsPeers *self) ECFS_REQUIRES (self->lock)
 {
-    bool any = !self->has_greeted && self->n > 0;
+    bool any = !self->has_greeted && ecfs_now_us () < self->known_us;
     for (unsigned i = 0; i < self->n; i++)
         any = any || (!ecfs_uuid_is_nil (&self->list[i].id) && !self->list[i].is_self && !self->list[i].lies);
     return any;

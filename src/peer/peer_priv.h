@@ -20,6 +20,7 @@ typedef struct EcfsPeer {
     EcfsUuid id;   /* nil: not known; guarded by lock, like all below */
     bool is_self;
     bool lies;
+    bool is_greeted;     /* right now */
     unsigned n_failures; /* in a row */
     int64_t rests_until_us;
     int64_t met_us; /* when it answered last; 0: never */
@@ -46,7 +47,10 @@ struct EcfsPeers {
     EcfsPeerClient *client;
     EcfsWorkers *lookers; /* NULL: not yet, or not any more; guarded by lock, like all below */
     EcfsTicker *greeter;  /* likewise */
+    EcfsWorkers *callers; /* likewise; greet several at once, as those that are silent take their time */
+    unsigned n_greeted;   /* right now */
     bool has_greeted;     /* all were called once */
+    int64_t known_us;     /* who has not answered by then is not waited for */
     atomic_bool stopped;
     unsigned n_looks;
     GQueue queued; /* of EcfsPeerLook: of these, those that no looker has begun with */

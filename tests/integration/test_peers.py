@@ -246,3 +246,25 @@ def test_peers_want_a_key_and_a_cache(place):
     mount = place.mount(archive)
     assert "peers need an archive with a key" in mount.text()
     assert "peers" not in archive.json("status")
+
+
+def test_many_that_say_nothing_keep_nobody_for_long(place):
+    """Machines whose port takes a connection and never answers, before one in the list that does."""
+    with contextlib.ExitStack() as open_sockets:
+        silent = []
+        for _ in range(12):
+            listener = open_sockets.enter_context(socket.create_server(("127.0.0.1", 0)))
+            silent.append(f"127.0.0.1:{listener.getsockname()[1]}")
+        swarm = Swarm(place, 2)
+        swarm.warm(1)
+        swarm.writer.umount()
+        live = f"127.0.0.1:{swarm.ports[1]}"
+        swarm.archive.configure("archive", peers=", ".join([*silent, live]))
+        before = time.monotonic()
+        swarm.writer.start()
+        lab.until(lambda: "up" in {peer["state"] for peer in swarm.state()["list"]}, 60, "the one that answers is known")
+        met = time.monotonic() - before
+        begun = time.monotonic()
+        swarm.read(0)
+        took = time.monotonic() - begun
+        assert met < 5 and took < 5, (met, took)
