@@ -128,25 +128,33 @@ int tool_unknown_action (const Verb *verb, const char *action, const char *const
     return TOOL_USAGE;
 }
 
-/* Words of the command line before they are parsed; the process's. */
-static char *command_begin, *command_end;
+/* The command line before it is parsed; the process's. */
+static const char *command_verb;
+static char **command_words;
 
 static void note_command (const Verb *verb, int argc, char **argv)
 {
-    g_autoptr (GString) words = g_string_new (NULL);
-    for (int i = 1; i < argc; i++) {
-        g_autofree char *word = tool_shell_word (argv[i]);
-        g_string_append_printf (words, " %s", word);
+    g_strfreev (command_words);
+    command_verb = verb->name;
+    command_words = g_new0 (char *, (size_t) argc + 1);
+    for (int i = 1; i < argc; i++)
+        command_words[i - 1] = g_strdup (argv[i]);
+}
+
+char *tool_command_with (const char *option, const char *word, const char *instead)
+{
+    GString *text = g_string_new (NULL);
+    g_string_append_printf (text, "ecfs %s%s%s", command_verb, option == NULL ? "" : " ", option == NULL ? "" : option);
+    for (char **w = command_words; *w != NULL; w++) {
+        g_autofree char *quoted = tool_shell_word (word != NULL && strcmp (*w, word) == 0 ? instead : *w);
+        g_string_append_printf (text, " %s", quoted);
     }
-    g_free (command_begin);
-    g_free (command_end);
-    command_begin = g_strdup_printf ("ecfs %s", verb->name);
-    command_end = g_string_free (g_steal_pointer (&words), FALSE);
+    return g_string_free (text, FALSE);
 }
 
 char *tool_command (const char *option)
 {
-    return g_strconcat (command_begin, option == NULL ? "" : " ", option == NULL ? "" : option, command_end, NULL);
+    return tool_command_with (option, NULL, NULL);
 }
 
 int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max)
@@ -404,19 +412,26 @@ static volatile sig_atomic_t interrupted;
 
 static void on_signal (int number)
 {
-    (void) number;
-    interrupted = 1;
+    interrupted = number;
 }
 
 void tool_catch_interrupts (void)
 {
     /* The second signal ends the program at once. */
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int) SA_RESETHAND};
-    sigaction (SIGINT, &action, NULL);
-    sigaction (SIGTERM, &action, NULL);
+    static const int signals[] = {SIGINT, SIGTERM};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int) SA_RESETHAND}, before;
+    for (size_t i = 0; i < G_N_ELEMENTS (signals); i++)
+        /* A shell that runs it in the background has it ignore Ctrl-C. */
+        if (sigaction (signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            (void) sigaction (signals[i], &action, NULL); /* cannot fail for these */
 }
 
 bool tool_is_interrupted (void)
+{
+    return interrupted != 0;
+}
+
+int tool_interrupting_signal (void)
 {
     return interrupted;
 }
@@ -480,13 +495,12 @@ int tool_transfer_end (ToolTransfer *self, GError *error)
                   self->last.n_not_full, self->last.n_found);
     if (error == NULL)
         return TOOL_DONE;
-    /* One failed file was told already. */
-    if (self->n_problems == 1 && self->last.n_found <= 1)
-        g_error_free (error);
-    else if (error->code == ECANCELED && interrupted) {
+    if (error->code == ECANCELED && interrupted) {
         tell_cancelled (self, resume);
         g_error_free (error);
-    } else
+    } else if (self->n_problems == 1 && self->last.n_found <= 1)
+        g_error_free (error); /* one failed file was told already */
+    else
         (void) tool_fail (self->verb, error, TOOL_FAILED);
     return TOOL_FAILED;
 }

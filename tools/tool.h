@@ -103,6 +103,8 @@ int tool_unknown_action (const Verb *verb, const char *action, const char *const
 /** The command that runs, as it can be typed again, once tool_parse () has seen it; with @option (may be NULL) in front
  * of its arguments. g_free () */
 char *tool_command (const char *option);
+/** The same with @instead for each argument that is @word. */
+char *tool_command_with (const char *option, const char *word, const char *instead);
 
 /** Prints the help of a context to stdout. */
 void tool_print_help (GOptionContext *context);
@@ -175,6 +177,8 @@ static inline void tool_cell (GPtrArray *cells, char *text)
 /** From here on the first SIGINT or SIGTERM only has tool_is_interrupted () return true. */
 void tool_catch_interrupts (void);
 bool tool_is_interrupted (void);
+/** Which of them it was; 0: none. */
+int tool_interrupting_signal (void);
 
 /* Transfers: progress on a terminal, problems as messages, Ctrl-C as a request to end. */
 

@@ -49,8 +49,8 @@ static void leave (ToolLeft *self)
 {
     tool_progress_end (&self->progress);
     tool_say (self->progress.verb, "interrupted; %s", self->when_interrupted);
-    (void) signal (SIGINT, SIG_DFL);
-    (void) kill (getpid (), SIGINT);
+    (void) signal (tool_interrupting_signal (), SIG_DFL);
+    (void) kill (getpid (), tool_interrupting_signal ()); /* who called sees which it was */
 }
 
 static void *watch (void *data)

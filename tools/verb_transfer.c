@@ -42,6 +42,16 @@ static double wire_factor (const char *archive_dir)
     return text == NULL ? 0 : tool_double (promise, "n") / tool_double (promise, "k");
 }
 
+/* What continues it. Where the archive gets a directory under a new name, the same command would put it into that. */
+static char *resume_put (Ecfs *ecfs, const char *const *sources, const char *path, const char *option)
+{
+    bool is_one = sources[1] == NULL && g_file_test (sources[0], G_FILE_TEST_IS_DIR) && !g_str_has_suffix (path, "/") &&
+                  !g_str_has_suffix (sources[0], "/.");
+    g_autofree char *there = is_one ? ecfs_info (ecfs, path, NULL) : NULL;
+    g_autofree char *contents = g_build_filename (sources[0], ".", NULL);
+    return is_one && there == NULL ? tool_command_with (option, sources[0], contents) : tool_command (option);
+}
+
 int verb_put (const Verb *verb, int argc, char **argv)
 {
     g_autofree char *code = NULL;
@@ -70,7 +80,7 @@ int verb_put (const Verb *verb, int argc, char **argv)
             add_tree (&transfer, sources[i], true);
     }
     transfer.wire_factor = shown && code == NULL ? wire_factor (argv[1]) : 0;
-    transfer.resume = piped ? NULL : tool_command (update ? NULL : "--update");
+    transfer.resume = piped ? NULL : resume_put (ecfs, sources, argv[argc - 1], update ? NULL : "--update");
     if (piped)
         transfer.n_all = transfer.bytes_all = 0;
     (void) ecfs_put (ecfs, sources, argv[argc - 1], &transfer.transfer, &error); /* the error says it */

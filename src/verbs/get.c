@@ -25,6 +25,8 @@
 #define DIR_BATCH      256
 #define CAT_KEPT_BYTES (64u << 20) /* of a file that is compared as a whole before anything of it is written */
 #define TICK_US        200000
+#define TEMPORARY      ".ecfs-get-" /* what is not complete begins with it */
+#define MAX_NAMES      1000
 #define MAX_ATTEMPTS   10 /* at a file that changes between two looks */
 
 /* A local directory being filled. When the last that holds it lets go, it gets its attributes and is closed. The
@@ -252,17 +254,34 @@ static bool fill (Item *item, int fd, GError **error)
     if (good)
         (void) set_xattrs (item->get, fd, item->attr.ino, &item->warning); /* told by the caller's thread */
     good = good && set_attributes (fd, &item->attr, item->is_former, error);
+    /* A power cut must not leave a name, a size and a time without the bytes: --update would take it for complete. */
+    if (good && fdatasync (fd) != 0)
+        return ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, item->name);
     return good && (fstat (fd, &item->made) == 0 || ecfs_fail_errno (error, errno, "%s", item->path));
+}
+
+/* A new file; -1: none can be made. One that was killed may have left files whose names have our number. */
+static int make_temporary (Item *item, char **ret_name, GError **error)
+{
+    int fd = -1;
+    *ret_name = NULL;
+    for (unsigned i = 0; i < MAX_NAMES && fd < 0 && (i == 0 || errno == EEXIST); i++) {
+        g_free (*ret_name);
+        *ret_name = g_strdup_printf (TEMPORARY "%d-%u", (int) getpid (), atomic_fetch_add (&item->get->n_temporary, 1));
+        fd = openat (item->directory->fd, *ret_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    }
+    if (fd < 0)
+        (void) !ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, *ret_name);
+    return fd;
 }
 
 static bool fetch (Item *item, GError **error)
 {
-    unsigned number = atomic_fetch_add (&item->get->n_temporary, 1);
-    g_autofree char *temporary = g_strdup_printf (".ecfs-get-%d-%u", (int) getpid (), number);
+    g_autofree char *temporary = NULL;
     int dir_fd = item->directory->fd;
-    ecfs_autofd fd = openat (dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    ecfs_autofd fd = make_temporary (item, &temporary, error);
     if (fd < 0)
-        return ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, temporary);
+        return false;
     bool good = fill (item, fd, error);
     if (good && renameat (dir_fd, temporary, dir_fd, item->name) != 0)
         good = ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, item->name);
@@ -401,8 +420,9 @@ static bool is_current (const Get *get, const Directory *to, const char *name, c
     if (get->tally.transfer == NULL || !get->tally.transfer->update ||
         fstatat (to->fd, name, ret, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG (ret->st_mode))
         return false;
-    int64_t mtime_ns = (int64_t) ret->st_mtim.tv_sec * 1000000000 + ret->st_mtim.tv_nsec;
-    return (uint64_t) ret->st_size == attr->size && mtime_ns == attr->mtime_ns;
+    struct timespec mtime = ecfs_timespec (attr->mtime_ns);
+    return (uint64_t) ret->st_size == attr->size && ret->st_mtim.tv_sec == mtime.tv_sec &&
+           ret->st_mtim.tv_nsec == mtime.tv_nsec;
 }
 
 /* Counts it. Its other names become links of it, as of one that was fetched. */

@@ -1,5 +1,6 @@
 """How far a verb is: on a terminal, for who asked for lines or JSON, for nobody else; and what Ctrl-C leaves is resumed."""
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -153,6 +154,56 @@ def test_put_and_get_resume(place, archive, source):
     assert digests(place.path / "back/source") == digests(source)
     kept = {path.name: path.stat().st_ino for path in (place.path / "back/source").iterdir()}
     assert there and there.items() <= kept.items()  # they were not fetched again
+
+
+def test_put_resumes_what_gets_a_new_name(archive, source):
+    """The same command again would put it into the directory that the first run has made."""
+    slow(archive)
+    _, again = interrupt(lab.PROGRAM, "put", archive.path, source, "/new")
+    lab.run(*again)
+    assert [entry["path"] for entry in archive.json("ls", "/new")] == sorted(f"/new/{path.name}" for path in source.iterdir())
+    _, again = interrupt(lab.PROGRAM, "put", archive.path, source, "/new")  # it is there now
+    assert again[-2:] == [str(source), "/new"]
+
+
+def test_get_is_done_when_it_is_on_the_disk(place, archive, source):
+    """Else a power cut leaves a name, a size and a time, and no bytes: the next --update takes that for complete."""
+    archive.put_in_full(source, "/")
+    (place.path / "fault").write_text(f"fsync {errno.EIO}")
+    broken = {"LD_PRELOAD": f"{lab.BUILD}/tests/lab/lab-fault.so", "ECFS_LAB_FAULT": str(place.path / "fault")}
+    done = lab.run(lab.PROGRAM, "get", archive.path, "/source", place.path / "back", env={**os.environ, **broken}, check=False)
+    assert done.returncode == 1 and "Input/output error" in done.stderr
+    assert not [path for path in (place.path / "back").rglob("*") if path.is_file()]
+
+
+def test_get_passes_what_another_has_left(place, archive, source):
+    archive.put_in_full(source, "/")
+    target = place.path / "back/source"
+    target.mkdir(parents=True)
+    lab.run("bash", "-c", 'touch "$1/.ecfs-get-$$-0" "$1/.ecfs-get-$$-1"; exec "$2" get "$3" /source "$1/.."', "bash", target,
+            lab.PROGRAM, archive.path)
+    assert digests(source).items() <= digests(target).items()
+
+
+def test_get_is_not_deceived_by_a_time_beyond_measure(place, archive, source):
+    archive.put_in_full(source, "/")
+    lab.run(lab.PROGRAM, "get", archive.path, "/source", place.path / "back")
+    path = place.path / "back/source/file01"
+    before = path.stat()
+    path.write_bytes(bytes(before.st_size))
+    with contextlib.suppress(OSError, OverflowError):  # where a file system has no such time there is nothing to see
+        os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns + (10**9 << 55)))
+    lab.run(lab.PROGRAM, "get", "--update", archive.path, "/source", place.path / "back")
+    assert digests(place.path / "back/source") == digests(source)
+
+
+def test_who_is_to_ignore_ctrl_c_does(archive, source):
+    process = subprocess.Popen(["bash", "-c", 'trap "" INT; exec "$@"', "bash", lab.PROGRAM, "put", archive.path, source, "/"],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "ECFS_PROGRESS": "json:100ms"})
+    assert process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=120) and process.returncode == 0
 
 
 @pytest.mark.parametrize("verb", ["drain", "recode"])

@@ -3,8 +3,8 @@
  * ECFS_LAB_FAULT says. The file holds a word, and a number where one is needed; it is read anew each time, empty or
  * absent is no fault.
  *
- *     fsync ERRNO    fsync fails with this error
- *     hold 0         fsync does not return, as long as this is so
+ *     fsync ERRNO    fsync and fdatasync fail with this error
+ *     hold 0         they do not return, as long as this is so
  *     link ERRNO     giving a stripe its final name fails with this error
  *     exit-before    the server ends where it should give a stripe its final name
  *     exit-after     the same, after it did
@@ -56,7 +56,7 @@ static bool is (const Fault *fault, const char *word)
     return strcmp (fault->word, word) == 0;
 }
 
-int fsync (int fd)
+static int sync_by (const char *name, int fd)
 {
     Fault fault;
     while (fault = current_fault (), is (&fault, "hold"))
@@ -65,8 +65,18 @@ int fsync (int fd)
         errno = fault.number;
         return -1;
     }
-    int (*real) (int) = (int (*) (int)) dlsym (RTLD_NEXT, "fsync");
+    int (*real) (int) = (int (*) (int)) dlsym (RTLD_NEXT, name);
     return real (fd);
+}
+
+int fsync (int fd)
+{
+    return sync_by ("fsync", fd);
+}
+
+int fdatasync (int fd)
+{
+    return sync_by ("fdatasync", fd);
 }
 
 /* What the tests look at is what follows: that the damage could be done is not checked here. */
