@@ -176,6 +176,13 @@ static unsigned place_all (EcfsArchive *archive, const EcfsCodec *codec, const c
     return n_without;
 }
 
+static bool fail_placeless (const char *code, const EcfsCodec *codec, const EcfsRuled *ruled, unsigned n_allowed,
+                            int why, GError **error)
+{
+    return ecfs_fail (error, why, "the rule \"%s\" leaves %u endpoints that take stripes, and the code %s needs %u",
+                      ruled->text, n_allowed, code, ecfs_codec_n (codec));
+}
+
 static bool check_promise (EcfsArchive *archive, const char *code, const EcfsRuled *ruled, GError **error)
 {
     unsigned n_allowed, n_all;
@@ -184,9 +191,7 @@ static bool check_promise (EcfsArchive *archive, const char *code, const EcfsRul
     if (codec == NULL)
         return ruled->marks == NULL;
     if (place_all (archive, codec, ruled->marks, &n_allowed, &with) > 0)
-        return ecfs_fail (error, EINVAL,
-                          "the rule \"%s\" leaves %u endpoints that take stripes, and the code %s needs %u",
-                          ruled->text, n_allowed, code, ecfs_codec_n (codec));
+        return fail_placeless (code, codec, ruled, n_allowed, EINVAL, error);
     (void) place_all (archive, codec, NULL, &n_all, &without); /* told by without */
     return with.endpoints >= without.endpoints ||
            ecfs_fail (error, EINVAL,
@@ -221,6 +226,63 @@ bool ecfs_archive_check_ruled_code (EcfsArchive *self, uint64_t dir, const char 
     if (!ecfs_archive_file_ruled (self, dir, &ruled, error))
         return false;
     bool good = check_promise (self, code != NULL ? code : ecfs_archive_config (self)->code, &ruled, error);
+    ecfs_ruled_clear (&ruled);
+    return good;
+}
+
+/* What is there */
+
+static bool check_room (EcfsArchive *archive, uint64_t dir, const EcfsRuled *ruled, int why, GError **error)
+{
+    unsigned n_allowed;
+    EcfsSpread spread;
+    g_autofree char *code = NULL;
+    if (ruled->marks == NULL)
+        return true;
+    if (!ecfs_catalog_get_code (ecfs_archive_catalog (archive), dir, &code, error))
+        return false;
+    const char *used = code != NULL ? code : ecfs_archive_config (archive)->code;
+    const EcfsCodec *codec = ecfs_archive_codec (archive, used, error);
+    return codec != NULL && (place_all (archive, codec, ruled->marks, &n_allowed, &spread) == 0 ||
+                             fail_placeless (used, codec, ruled, n_allowed, why, error));
+}
+
+bool ecfs_archive_check_rules_of (EcfsArchive *self, uint64_t dir, GError **error)
+{
+    EcfsRuled ruled;
+    if (!ecfs_archive_file_ruled (self, dir, &ruled, error))
+        return false;
+    bool good = check_room (self, dir, &ruled, ENOTSUP, error);
+    ecfs_ruled_clear (&ruled);
+    return good;
+}
+
+/* Where it has a name, and @dir; not @from, where its only name there goes. */
+static GArray *directories_then (EcfsCatalog *catalog, const EcfsAttr *attr, uint64_t dir, uint64_t from,
+                                 GError **error)
+{
+    GArray *directories = ecfs_catalog_file_directories (catalog, attr->ino, error);
+    if (directories == NULL)
+        return NULL;
+    bool is_one_each = directories->len == attr->nlink;
+    for (guint i = directories->len; i-- > 0 && is_one_each;)
+        if (g_array_index (directories, uint64_t, i) == from)
+            g_array_remove_index_fast (directories, i);
+    return g_array_append_val (directories, dir);
+}
+
+bool ecfs_archive_check_name (EcfsArchive *self, uint64_t ino, uint64_t dir, uint64_t from, GError **error)
+{
+    EcfsAttr attr;
+    EcfsRuled ruled = {.marks = NULL};
+    EcfsCatalog *catalog = ecfs_archive_catalog (self);
+    if (!ecfs_catalog_getattr (catalog, ino, &attr, error))
+        return false;
+    if (!S_ISREG (attr.mode) || dir == from)
+        return true;
+    if (!add_directories (self, directories_then (catalog, &attr, dir, from, error), &ruled, error))
+        return false;
+    bool good = check_room (self, dir, &ruled, EXDEV, error);
     ecfs_ruled_clear (&ruled);
     return good;
 }

@@ -40,4 +40,11 @@ bool ecfs_archive_check_rule (EcfsArchive *self, uint64_t dir, const char *value
 /** The same of a code (NULL: the archive's) that a directory is to have, and the rule that holds there. */
 bool ecfs_archive_check_ruled_code (EcfsArchive *self, uint64_t dir, const char *code, GError **error);
 
+/** Whether the rule of a directory leaves a place for all stripes of new files there; ENOTSUP with what is wrong. What
+ * it costs in safety is not looked at. */
+bool ecfs_archive_check_rules_of (EcfsArchive *self, uint64_t dir, GError **error);
+/** The same of a file, by the rules of all its names and of a directory in which it is to get one more, from another
+ * (0: none) where it loses one; EXDEV. Directories are fine. */
+bool ecfs_archive_check_name (EcfsArchive *self, uint64_t ino, uint64_t dir, uint64_t from, GError **error);
+
 #endif

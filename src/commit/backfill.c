@@ -90,13 +90,15 @@ static void note_stored_stripes (EcfsCommitAttempt *self, const EcfsObjectRow *r
     }
 }
 
-/* Stripes that a REPAIR stores once more stay where they are, if their endpoints take some; these are not @wanted then.
- */
-static void place_back (EcfsCommitAttempt *self, bool *wanted, EcfsWriterTarget *targets)
+/* Stripes that a REPAIR stores once more stay where they are, if their endpoints take some, as @marks allow; these are
+ * not @wanted then. */
+static void place_back (EcfsCommitAttempt *self, const char *marks, bool *wanted, EcfsWriterTarget *targets)
 {
     unsigned n = ecfs_codec_n (self->places.codec);
     unsigned most = ecfs_object_most_per_endpoint (self->archive, &self->places);
-    g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, ECFS_DOUBTS_ALL);
+    EcfsObjectPlaces of_object = self->places;
+    of_object.marks = marks;
+    g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &of_object, ECFS_DOUBTS_ALL);
     for (unsigned i = 0; i < n; i++) {
         const EcfsStripeRow *replaced = &self->repair.replaced[i];
         size_t at = replaced->instance == 0 ? SIZE_MAX : position_of (self, replaced->endpoint);
@@ -202,9 +204,14 @@ static GArray *store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, c
         wanted[i] = !self->stored_before[i] && !left_to_others;
         n_wanted += wanted[i];
     }
-    if (self->commit.kind == ECFS_COMMIT_REPAIR)
-        place_back (self, wanted, targets);
+    bool repairs = self->commit.kind == ECFS_COMMIT_REPAIR;
+    if (repairs)
+        place_back (self, self->places.marks, wanted, targets);
     ecfs_attempt_place (self, wanted, self->commit.patient, targets);
+    for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
+        wanted[i] = wanted[i] && targets[i].endpoint == NULL;
+    if (repairs && self->places.marks != NULL) /* where it was it may be once more, rather than nowhere */
+        place_back (self, NULL, wanted, targets);
     g_autoptr (GArray) stripes = ecfs_attempt_intended_stripes (self, targets);
     if (stripes->len < n_wanted)
         note_unusable (self);

@@ -65,7 +65,7 @@ static bool is_ordinary (int code)
 /* What programs understand; our own shades of "not now" would confuse them. */
 static int errno_for_programs (int code)
 {
-    static const int told[] = {ENOSPC, EDQUOT, EROFS, EFBIG, EACCES, EBUSY, EINTR, ENOMEM, EMFILE, ENFILE};
+    static const int told[] = {ENOSPC, EDQUOT, EROFS, EFBIG, EACCES, EBUSY, EINTR, ENOMEM, EMFILE, ENFILE, EXDEV};
     for (size_t i = 0; i < G_N_ELEMENTS (told); i++) {
         if (code == told[i])
             return code;

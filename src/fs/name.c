@@ -1,4 +1,5 @@
 /* The namespace: names, attributes, links. */
+#include "archive/places_of.h"
 #include "fs/fs_priv.h"
 
 #include <sys/stat.h>
@@ -221,7 +222,8 @@ static void op_link (fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const ch
     EcfsAttr attr;
     unsigned moment = ecfs_staged_epoch (ecfs_fs_of (req)->archive);
     g_autoptr (GError) error = NULL;
-    if (ecfs_catalog_link (ecfs_fs_of (req)->catalog, ino, parent, name, &attr, &error))
+    if (ecfs_archive_check_name (ecfs_fs_of (req)->archive, ino, parent, 0, &error) &&
+        ecfs_catalog_link (ecfs_fs_of (req)->catalog, ino, parent, name, &attr, &error))
         ecfs_fs_reply_entry (req, moment, &attr);
     else
         ecfs_fs_reply_error (req, ino, "link", error);
@@ -262,14 +264,25 @@ typedef struct Rename {
     unsigned flags;
 } Rename;
 
+/* Of a file with several names, whose rules are all kept. What is not there is told by who renames. */
+static bool may_move (const Rename *self, GError **error)
+{
+    EcfsAttr attr;
+    EcfsFs *fs = ecfs_fs_of (self->req);
+    return self->parent == self->new_parent ||
+           !ecfs_catalog_lookup (fs->catalog, self->parent, self->name, &attr, NULL) || attr.nlink < 2 ||
+           ecfs_archive_check_name (fs->archive, attr.ino, self->new_parent, self->parent, error);
+}
+
 static void do_rename (void *user, const GError *not_durable)
 {
     Rename *request = user;
     EcfsFs *self = ecfs_fs_of (request->req);
     EcfsAttr replaced = {0};
     g_autoptr (GError) error = not_durable == NULL ? NULL : g_error_copy (not_durable);
-    if (error == NULL && ecfs_catalog_rename (self->catalog, request->parent, request->name, request->new_parent,
-                                              request->new_name, request->flags, &replaced, &error)) {
+    if (error == NULL && may_move (request, &error) &&
+        ecfs_catalog_rename (self->catalog, request->parent, request->name, request->new_parent, request->new_name,
+                             request->flags, &replaced, &error)) {
         ecfs_fs_lost_name (self, &replaced);
         fuse_reply_err (request->req, 0);
     } else {

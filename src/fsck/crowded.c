@@ -1,5 +1,6 @@
 /* Objects that would be safer with their stripes elsewhere: told, the least safe first, and moved apart. */
 #include "archive/places.h"
+#include "archive/places_of.h"
 #include "fsck/fsck_priv.h"
 
 #define ZONE_WEIGHT 1024 /* more than an object has endpoints */
@@ -87,19 +88,39 @@ static void conclude (Parting *self, const Attempt *attempt, EcfsCrowdedResult r
                                                        result, &attempt->task));
 }
 
+/* An object that is gone is none. */
+static bool is_kind (const Parting *self, int64_t object, EcfsObjectKind kind)
+{
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), object, NULL);
+    return row != NULL && row->kind == kind;
+}
+
+/* g_free () */
+static char *why_placeless (const Parting *self, int64_t object)
+{
+    EcfsRuled ruled;
+    bool mixed;
+    EcfsArchive *archive = self->run->archive;
+    if (ecfs_archive_object_is_mixed (archive, object, &mixed, NULL) && mixed &&
+        !is_kind (self, object, ECFS_OBJECT_WHOLE))
+        return g_strdup ("its rules leave no place for it; small files of several rules that share it go apart by ecfs "
+                         "recode");
+    if (!ecfs_archive_object_ruled (archive, object, &ruled, NULL)) /* as it was a moment ago */
+        return g_strdup ("its rules leave no place for it");
+    g_autofree char *text = ecfs_ruled_describe (archive, &ruled);
+    ecfs_ruled_clear (&ruled);
+    return g_strdup_printf ("too few endpoints are left for it%s: change the rule", text);
+}
+
 /* Of what a rule does not allow each object is told: it may hold no stripe there, whatever that waits for. */
 static void leave_misplaced (Parting *self, Attempt *attempt)
 {
     const EcfsArchive *archive = self->run->archive;
     const size_t lacking = attempt->crowding.lacking;
-    g_autofree char *why =
-        lacking == SIZE_MAX ? NULL : ecfs_unusable_endpoint (ecfs_archive_endpoint (archive, lacking));
-    attempt->task.error = g_error_new (
-        ECFS_ERROR, ENOTSUP, "%s",
-        lacking == SIZE_MAX ? "its rules leave no place for it; small files of several rules that share it "
-                              "go apart by ecfs recode"
-        : why != NULL       ? why
-                            : "the endpoints that are allowed have no room for it");
+    g_autofree char *why = lacking == SIZE_MAX ? why_placeless (self, attempt->task.object)
+                                               : ecfs_unusable_endpoint (ecfs_archive_endpoint (archive, lacking));
+    attempt->task.error = g_error_new (ECFS_ERROR, ENOTSUP, "%s",
+                                       why != NULL ? why : "the endpoints that are allowed have no room for it");
     conclude (self, attempt, ECFS_CROWDED_LEFT);
     g_clear_error (&attempt->task.error);
 }
@@ -134,13 +155,6 @@ static EcfsRepairTask *next_task (void *user)
     return attempt == NULL ? NULL : &attempt->task;
 }
 
-/* What may still be written to is not moved. */
-static bool is_log (const Parting *self, int64_t object)
-{
-    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), object, NULL);
-    return row != NULL && row->kind == ECFS_OBJECT_LOG;
-}
-
 static void task_done (void *user, EcfsRepairTask *task)
 {
     Parting *self = user;
@@ -153,7 +167,8 @@ static void task_done (void *user, EcfsRepairTask *task)
                                    after.n_forbidden == 1 ? " is" : "s are");
     if (task->error == NULL && !any && judge (self, task->object, &attempt->crowding) == 1)
         task->error = g_error_new_literal (ECFS_ERROR, EAGAIN,
-                                           is_log (self, task->object)
+                                           /* what may still be written to is not moved */
+                                           is_kind (self, task->object, ECFS_OBJECT_LOG)
                                                ? "it has small files that are packed soon, where they may be then"
                                                : "no better place is found now");
     if (task->error != NULL && task->error->code != ESTALE)

@@ -34,7 +34,7 @@ static bool check_key (EcfsFsckRun *self, GError **error)
     return true;
 }
 
-/* Nothing can be stored below a directory whose rule makes no sense. */
+/* Nothing can be stored below a directory whose rule makes no sense, or leaves too few endpoints. */
 static bool check_rules (EcfsFsckRun *self, GError **error)
 {
     uint64_t after = 0;
@@ -45,13 +45,10 @@ static bool check_rules (EcfsFsckRun *self, GError **error)
         if (inodes == NULL)
             return false;
         for (guint i = 0; i < inodes->len; i++) {
-            EcfsRuled ruled;
             g_autoptr (GError) why = NULL;
             after = g_array_index (inodes, uint64_t, i);
-            if (!ecfs_archive_file_ruled (self->archive, after, &ruled, &why))
+            if (!ecfs_archive_check_rules_of (self->archive, after, &why))
                 ecfs_fsck_tell_problem (self, after, why->message);
-            else
-                ecfs_ruled_clear (&ruled);
         }
         more = inodes->len == RULES_AT_ONCE;
     }

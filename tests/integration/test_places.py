@@ -261,6 +261,54 @@ def test_what_has_no_place_that_is_allowed_stays_and_is_told(place, archive):
     assert fsck(archive, "-n")[0] == CLEAN
 
 
+def test_a_rule_that_cannot_be_kept_does_not_keep_from_repair(place, archive):
+    """A zone that has another name now: what is lost is stored where it was, rather than nowhere."""
+    top = place.path / "d"
+    top.mkdir()
+    archive.put_in_full(top, "/")
+    mount = place.mount(archive)
+    rule(mount.path / "d", "only:zone=a")
+    lab.write_pattern(mount.path / "d/file", 200 * KIB, 1)
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    for name in NAMES[:4]:
+        archive.configure(f"endpoint {name}", zone="c")
+    (has,) = placed(archive, "/d/")
+    for stripe in lab.stripe_files(archive[has[0]]):
+        stripe.unlink()
+    done = lab.run(FSCK, archive.path, "-y", check=False)
+    assert done.returncode & LEFT and "/d" in done.stdout + done.stderr  # the rule is told, ...
+    assert "leaves 0 endpoints" in done.stdout + done.stderr and "recode" not in done.stdout
+    assert placed(archive, "/d/") == [has]
+    archive[has[1]].kill()
+    lab.ecfs("get", archive.path, "/d/file", place.path / "back")  # ... and the file is as safe as it was
+    lab.write_pattern(place.path / "wanted", 200 * KIB, 1)
+    assert lab.digest(place.path / "back") == lab.digest(place.path / "wanted")
+
+
+def test_a_name_that_would_leave_no_place_is_refused(place, archive):
+    mount = place.mount(archive)
+    for name, zone in [("one", "a"), ("two", "b"), ("any", None)]:
+        (mount.path / name).mkdir()
+        if zone is not None:
+            rule(mount.path / name, f"only:zone={zone}")
+    lab.write_pattern(mount.path / "one/file", 200 * KIB, 1)
+    with pytest.raises(OSError) as refused:
+        os.link(mount.path / "one/file", mount.path / "two/file")
+    assert refused.value.errno == errno.EXDEV
+    os.link(mount.path / "one/file", mount.path / "any/file")
+    with pytest.raises(OSError) as refused:
+        os.rename(mount.path / "any/file", mount.path / "two/file")  # it has a name in one/, too
+    assert refused.value.errno == errno.EXDEV
+    os.rename(mount.path / "any/file", mount.path / "one/again")
+    os.unlink(mount.path / "one/again")
+    os.rename(mount.path / "one/file", mount.path / "two/file")
+    lab.ecfs("wait", mount.path)
+    lab.write_pattern(mount.path / "two/file", 200 * KIB, 2)
+    lab.ecfs("wait", mount.path)
+    assert_within(archive, "/two", NAMES[4:], 3)
+
+
 def test_what_is_preferred_comes_first_and_costs_nothing(place, archive):
     mount = place.mount(archive)
     (mount.path / "d").mkdir()
