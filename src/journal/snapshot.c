@@ -203,8 +203,7 @@ static bool take_snapshot (EcfsSnapshots *self, GError **error)
     return true;
 }
 
-/* One that is stored anew under the name of another would take that away first. */
-static bool mark_moment (EcfsArchive *archive, GError **error)
+bool ecfs_snapshot_mark_moment (EcfsArchive *archive, GError **error)
 {
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (rows == NULL)
@@ -231,8 +230,8 @@ bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
         if (ecfs_archive_has_journal (ecfs_archive_endpoint (archive, i)))
             ecfs_lineage_await_told (ecfs_archive_lineage (archive), i, deadline_us);
     ecfs_mutex_lock (ecfs_archive_snapshot_lock (archive));
-    bool renewed =
-        mark_moment (archive, error) && store_snapshot (archive, 0, NULL, error) && give_past (archive, NULL, error);
+    bool renewed = ecfs_snapshot_mark_moment (archive, error) && store_snapshot (archive, 0, NULL, error) &&
+                   give_past (archive, NULL, error);
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (archive));
     return renewed;
 }
@@ -451,7 +450,7 @@ static void *run (void *data)
         self->watch_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_watch_us);
         self->take = is_damaged (self);
     }
-    bool done = (!self->take || (mark_moment (self->archive, &error) && take_snapshot (self, &error))) &&
+    bool done = (!self->take || (ecfs_snapshot_mark_moment (self->archive, &error) && take_snapshot (self, &error))) &&
                 (!watches || give_past (self->archive, &self->stop, &error)) && drop_records (self, &error) &&
                 tidy (self, &error);
     atomic_store (&self->in_merge, true);

@@ -61,6 +61,11 @@ typedef struct EcfsSnapshotOrder {
  */
 bool ecfs_snapshot_store (const EcfsSnapshotOrder *order, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error);
 
+/** To be called before one is stored: the next snapshot gets a name that no noted one has. One that is stored anew
+ * under the name of another would take that away first, which accounts that only grow refuse. By who has the archive
+ * open for writing, with the snapshots' lock. */
+bool ecfs_snapshot_mark_moment (EcfsArchive *archive, GError **error);
+
 /** One was stored: notes it, tells if it is far smaller than the last, and forgets those before it that nobody needs.
  * By who has the archive open for writing. */
 bool ecfs_snapshot_note (EcfsArchive *archive, const EcfsSnapshotRow *row, GError **error);

@@ -12,6 +12,7 @@
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
 #include "catalog/journal_file.h"
+#include "catalog/journal_rows.h"
 #include "journal/journal_watch.h"
 #include "journal/past_journal.h"
 #include "journal/snapshot.h"
@@ -124,8 +125,15 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
                                      .stop = ecfs_archive_stop_flag (self)};
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up for a snapshot of the catalog");
-    return ecfs_catalog_barrier (ecfs_archive_catalog (self), error) &&
-           ecfs_snapshot_store (&order, &row, NULL, error) && ecfs_snapshot_note (self, &row, error);
+    GError *why = NULL;
+    if (!ecfs_snapshot_mark_moment (self, error) || !ecfs_catalog_barrier (ecfs_archive_catalog (self), error))
+        return false;
+    if (ecfs_snapshot_store (&order, &row, NULL, &why))
+        return ecfs_snapshot_note (self, &row, error);
+    if (why->code == EPERM) /* what broke off keeps its name there: the next call has another */
+        (void) ecfs_catalog_advance (ecfs_archive_catalog (self), NULL);
+    g_propagate_error (error, why);
+    return false;
 }
 
 /* *ret_n_lost: files of the journal that tell the past, which only the endpoint that goes has. */

@@ -115,6 +115,25 @@ def test_a_thief_with_every_key_destroys_nothing(place, accounts):
     assert contents(place.mount(away, "-o", "ro").path) == before
 
 
+def test_an_endpoint_goes_though_its_snapshot_was_just_taken(place, accounts):
+    """Nothing has changed since: a snapshot of the same name cannot take the place of the one that is there."""
+    kept = place.archive(accounts, "rs:3+2")
+    lab.write_pattern(place.path / "source", 300_000)
+    kept.put_in_full(place.path / "source", "/file")
+    leaving, other = accounts[:2]
+    lab.ecfs("endpoint", "drain", kept.path, leaving.name)
+    for path in (other.root / "journal").iterdir():  # so that the check stores a snapshot
+        path.unlink()
+    lab.run(FSCK, "-y", kept.path, check=False)
+    before = {server.name: server.files() for server in accounts[1:]}
+    assert any("snapshots" in str(path) for path in before[other.name])
+    lab.ecfs("endpoint", "remove", kept.path, leaving.name)
+    for server in accounts[1:]:
+        assert before[server.name].items() <= server.files().items()
+    kept.get("/file", place.path / "fetched")
+    assert lab.digest(place.path / "fetched") == lab.digest(place.path / "source")
+
+
 def test_a_login_that_may_delete_makes_room(place, accounts):
     kept = place.archive(accounts, "rs:4+2")
     mount = place.mount(kept)
