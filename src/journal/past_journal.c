@@ -47,9 +47,10 @@ struct EcfsPastJournal {
     Loaded *loaded; /* by position */
     size_t n_endpoints;
     size_t n_asked;
-    size_t asking; /* the position */
-    guint n_parts; /* of snapshots, that it listed */
-    bool ends;     /* what is before the oldest snapshot is wanted by nobody, and may be there still */
+    size_t asking;  /* the position */
+    guint n_parts;  /* of snapshots, that it listed */
+    bool is_wanted; /* the past, by somebody: it was looked for */
+    bool ends;      /* what is before the oldest snapshot is wanted by nobody, and may be there still */
 };
 
 void ecfs_past_journal_free (EcfsPastJournal *self)
@@ -136,7 +137,8 @@ EcfsPastJournal *ecfs_past_journal_look (EcfsArchive *archive, GError **error)
     self->rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (self->rows == NULL)
         return NULL;
-    if (self->rows->len > 0 && ecfs_snapshot_past_is_wanted (archive, self->rows)) {
+    self->is_wanted = self->rows->len > 0 && ecfs_snapshot_past_is_wanted (archive, self->rows);
+    if (self->is_wanted) {
         self->ends = ecfs_snapshot_past_may_go (archive, self->rows);
         list (self);
     }
@@ -495,10 +497,10 @@ bool ecfs_past_journal_give (EcfsPastJournal *self, const atomic_bool *stop, int
     return true;
 }
 
-unsigned ecfs_past_journal_left (EcfsPastJournal *self, size_t position)
+/* What the segments have of all that stay, without the endpoint at @position; g_sequence_free (). */
+static GSequence *spans_without (const EcfsPastJournal *self, size_t position)
 {
-    unsigned n = 0;
-    g_autoptr (GSequence) spans = make_spans ();
+    GSequence *spans = make_spans ();
     for (size_t i = 0; i < self->n_endpoints; i++) {
         const bool stays = i != position && self->files[i] != NULL &&
                            ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, i));
@@ -507,9 +509,28 @@ unsigned ecfs_past_journal_left (EcfsPastJournal *self, size_t position)
                 is_believable (have_at (self->files[i], j)))
                 add_segment (spans, &have_at (self->files[i], j)->file);
     }
-    for (guint i = 0; self->files[position] != NULL && i < self->files[position]->len; i++) {
-        const EcfsJournalFile *file = &have_at (self->files[position], i)->file;
+    return spans;
+}
+
+/* Whether they have all records of the past, whatever another has; over several epochs that is not known. */
+static bool is_all (const EcfsPastJournal *self, GSequence *spans)
+{
+    const EcfsSnapshotRow *newest = &g_array_index (self->rows, EcfsSnapshotRow, 0);
+    const EcfsSnapshotRow *oldest = &g_array_index (self->rows, EcfsSnapshotRow, self->rows->len - 1);
+    const EcfsJournalFile whole = {
+        .epoch = newest->epoch, .first = self->ends ? oldest->sequence + 1 : 1, .last = newest->sequence};
+    return oldest->epoch == newest->epoch && (whole.first > whole.last || covers (spans, &whole));
+}
+
+bool ecfs_past_journal_left (EcfsPastJournal *self, size_t position, unsigned *ret_n)
+{
+    unsigned n = 0;
+    g_autoptr (GSequence) spans = spans_without (self, position);
+    const GArray *files = self->files[position];
+    for (guint i = 0; files != NULL && i < files->len; i++) {
+        const EcfsJournalFile *file = &have_at (files, i)->file;
         n += file->kind == ECFS_JOURNAL_SEGMENT && !covers (spans, file);
     }
-    return n;
+    *ret_n = n;
+    return files != NULL || !self->is_wanted || is_all (self, spans);
 }

@@ -27,7 +27,8 @@ unsigned ecfs_past_journal_lacks (EcfsPastJournal *self, size_t position);
  * By who has the archive open for writing, with the snapshots' lock; blocks. */
 bool ecfs_past_journal_give (EcfsPastJournal *self, const atomic_bool *stop, int64_t deadline_us, GError **error);
 
-/** How many segments of the endpoint at @position no endpoint has that stays. */
-unsigned ecfs_past_journal_left (EcfsPastJournal *self, size_t position);
+/** *ret_n: how many segments of the endpoint at @position no endpoint has that stays. False: that is not known, as it
+ * could not be listed, and the others lack records of the past. */
+bool ecfs_past_journal_left (EcfsPastJournal *self, size_t position, unsigned *ret_n);
 
 #endif

@@ -136,15 +136,24 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
     return false;
 }
 
-/* *ret_n_lost: files of the journal that tell the past, which only the endpoint that goes has. */
-static bool store_snapshot (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, unsigned *ret_n_lost,
-                            GError **error)
+/* *ret_untold: what goes with the endpoint of the journal that tells the past, for the user; NULL: nothing; g_free ()
+ */
+static bool store_snapshot (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, char **ret_untold, GError **error)
 {
     ecfs_mutex_lock (ecfs_archive_snapshot_lock (self));
     g_autoptr (EcfsPastJournal) past = NULL;
     bool stored = take_snapshot (self, error) && (past = ecfs_past_journal_look (self, error)) != NULL &&
                   ecfs_past_journal_give (past, ecfs_archive_stop_flag (self), INT64_MAX, error);
-    *ret_n_lost = stored ? ecfs_past_journal_left (past, ecfs_archive_position (self, endpoint)) : 0;
+    unsigned n = 0;
+    if (stored && !ecfs_past_journal_left (past, ecfs_archive_position (self, endpoint), &n))
+        *ret_untold =
+            g_strdup ("history: it cannot be asked what it has of the journal, and the others do not have all "
+                      "of it: moments that only it tells are lost");
+    else if (n > 0)
+        *ret_untold =
+            g_strdup_printf ("history: %u files of the journal were there alone, and others could not take or "
+                             "believe them: moments that only they tell are lost",
+                             n);
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (self));
     return stored;
 }
@@ -207,15 +216,11 @@ static bool remove_files (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint
     return remove_marker (self, endpoint, error);
 }
 
-/* What of the past goes with it, for the user; NULL: nothing. */
-static char *lost_with (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, unsigned n_untold)
+/* What of the past goes with it, for the user; NULL: nothing. Takes @words, of its journal. */
+static char *lost_with (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, char *words)
 {
     uint64_t n, n_lost = 0;
-    g_autofree char *untold =
-        n_untold == 0 ? NULL
-                      : g_strdup_printf ("history: %u files of the journal were there alone, and others could not take "
-                                         "or believe them: moments that only they tell are lost",
-                                         n_untold);
+    g_autofree char *untold = words;
     if (!count_objects (self, endpoint, &n, &n_lost, NULL) || n_lost == 0)
         return g_steal_pointer (&untold);
     return g_strdup_printf ("%s%shistory: %" PRIu64 " objects cannot be rebuilt without it, and what only the past has "
@@ -283,7 +288,7 @@ static bool check_key (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, G
 
 static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GError **error)
 {
-    unsigned n_untold = 0;
+    g_autofree char *untold = NULL;
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self, name, error);
     if (endpoint == NULL || !check_others (self, endpoint, error) || !check_key (self, endpoint, error) ||
         !check_empty (self, endpoint, error))
@@ -291,10 +296,10 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
     if (!ecfs_archive_put_state (self, endpoint, ECFS_ENDPOINT_DRAINING, error))
         return false;
     if (!check_empty (self, endpoint, error) || !ecfs_archive_store_journal (self, NULL, NULL, error) ||
-        !store_snapshot (self, endpoint, &n_untold, error))
+        !store_snapshot (self, endpoint, &untold, error))
         return ecfs_prefix (error, "endpoint %s stays, and is draining", name);
     bool superseded = strchr (name, ' ') != NULL; /* what is at its place now is another, which has its section */
-    g_autofree char *lost = lost_with (self, endpoint, n_untold);
+    g_autofree char *lost = lost_with (self, endpoint, g_steal_pointer (&untold));
     g_autofree char *left = superseded ? NULL : clear_endpoint (self, endpoint);
     g_autofree char *trouble = ecfs_archive_trouble (self);
     if (trouble != NULL)

@@ -226,3 +226,25 @@ def test_new_accounts_get_what_tells_the_past(place, kept, gone):  # noqa: F811
         lab.ecfs("endpoint", "replace", kept.path, endpoint.name, new.endpoint())
         endpoint.kill()
     lab.assert_same_tree(tree, tree_at(place, kept, moment))
+
+
+def test_what_may_go_with_an_endpoint_that_cannot_be_asked_is_told(place, kept, gone):  # noqa: F811
+    """Where the others have all of the journal nothing is told, so one that is dead is taken out as quietly as ever."""
+    mount, _, _ = gone
+    mount.umount()
+    spares = place.directories(["spare1", "spare2"])
+    for spare in spares:
+        lab.ecfs("endpoint", "add", kept.path, spare.endpoint())
+    for path in (kept.endpoints[2].root / "journal").iterdir():  # so that the check stores a snapshot
+        path.unlink()
+    lab.run(FSCK, "-y", kept.path, check=False)
+    assert list((kept.endpoints[3].root / "snapshots").iterdir())
+    for number, endpoint in enumerate(kept.endpoints[:2]):
+        lab.ecfs("endpoint", "drain", kept.path, endpoint.name)
+        endpoint.kill()
+        if number == 1:
+            for other in (*kept.endpoints[2:], *spares):
+                for path in sorted((other.root / "journal").iterdir())[:1]:
+                    path.unlink()
+        told = lab.ecfs("endpoint", "remove", kept.path, endpoint.name).stderr
+        assert ("cannot be asked what it has of the journal" in told) == (number == 1), told
