@@ -40,25 +40,40 @@ static GArray *questions (EcfsArchive *archive, const GArray *sightings, GPtrArr
     return checked;
 }
 
-static bool is_gone (const GArray *checked, const EcfsSighting *sighting)
+static char *name_of (const EcfsUuid *object, uint16_t index, uint64_t instance)
 {
-    for (guint i = 0; i < checked->len; i++) {
-        const EcfsCheckedStripe *one = &g_array_index (checked, EcfsCheckedStripe, i);
-        if (one->stripe->index == sighting->index && one->stripe->instance == sighting->instance &&
-            ecfs_uuid_equal (&one->object->uuid, &sighting->object))
-            return one->fault == ECFS_STRIPE_GONE;
-    }
-    return false;
+    char name[ECFS_STRIPE_NAME_SIZE];
+    ecfs_stripe_name (object, index, instance, name);
+    return g_strdup (name);
 }
 
-/* Takes out what is said to be gone and is not. */
+/* Set of the names of those that are gone. */
+static GHashTable *proven (const GArray *checked)
+{
+    GHashTable *names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+    for (guint i = 0; i < checked->len; i++) {
+        const EcfsCheckedStripe *one = &g_array_index (checked, EcfsCheckedStripe, i);
+        if (one->fault == ECFS_STRIPE_GONE)
+            (void) g_hash_table_add (names, name_of (&one->object->uuid, one->stripe->index, one->stripe->instance));
+    }
+    return names;
+}
+
+/* Takes out what is said to be gone and is not: a step for each, as there may be very many. */
 static void drop_unproven (GArray *sightings, const GArray *checked)
 {
-    for (guint i = sightings->len; i-- > 0;) {
-        const EcfsSighting *sighting = &g_array_index (sightings, EcfsSighting, i);
-        if (sighting->gone && !is_gone (checked, sighting))
-            g_array_remove_index (sightings, i);
+    guint n_kept = 0;
+    g_autoptr (GHashTable) gone = proven (checked);
+    for (guint i = 0; i < sightings->len; i++) {
+        EcfsSighting *sighting = &g_array_index (sightings, EcfsSighting, i);
+        g_autofree char *name = name_of (&sighting->object, sighting->index, sighting->instance);
+        if (sighting->gone && !g_hash_table_contains (gone, name))
+            continue;
+        EcfsSighting *to = &g_array_index (sightings, EcfsSighting, n_kept++), other = *to;
+        *to = *sighting;
+        *sighting = other;
     }
+    g_array_set_size (sightings, n_kept);
 }
 
 bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tick) (void *user), void *user)

@@ -64,10 +64,10 @@ static bool suspect_file (EcfsArchive *archive, uint64_t ino, GHashTable *seen, 
     return extents != NULL;
 }
 
-static bool queue_gone (EcfsArchive *archive, const EcfsDoubt *doubts, guint n, GError **error)
+/* @seen: objects that were asked for, which many files may share. */
+static bool queue_gone (EcfsArchive *archive, const EcfsDoubt *doubts, guint n, GHashTable *seen, GError **error)
 {
     unsigned n_queued;
-    g_autoptr (GHashTable) seen = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     g_autoptr (GArray) sightings = ecfs_sightings_array_new ();
     for (guint i = 0; i < n; i++) {
         GError *why = NULL;
@@ -95,10 +95,11 @@ bool ecfs_doubts_settle (GArray *self, EcfsArchive *archive,
                          void (*lost) (void *user, const EcfsDoubt *doubt, GError *why), void *user, GError **error)
 {
     bool settled = true;
+    g_autoptr (GHashTable) seen = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     for (guint at = 0; settled && at < self->len; at += AT_ONCE) {
         const EcfsDoubt *doubts = &g_array_index (self, EcfsDoubt, at);
         guint n = MIN (self->len - at, AT_ONCE);
-        settled = queue_gone (archive, doubts, n, error);
+        settled = queue_gone (archive, doubts, n, seen, error);
         for (guint i = 0; settled && i < n; i++)
             if (is_lost (archive, &doubts[i]))
                 lost (user, &doubts[i],
