@@ -272,7 +272,8 @@ unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, size_t n_endpo
 void ecfs_archive_rooms (const EcfsArchive *self, size_t n_endpoints, uint64_t *ret_rooms);
 /** Whether an endpoint has a capacity of its configuration. */
 bool ecfs_archive_has_capacities (const EcfsArchive *self);
-/** Counts what endpoints with a capacity have, for the figures of space that they are asked for from then on. */
+/** Counts what endpoints with a capacity have, for the figures of space that they are asked for from then on.
+ * ECANCELED: the archive is being stopped. */
 bool ecfs_archive_count_used (EcfsArchive *self, GError **error);
 /** A number that changes when other endpoints take stripes than before, or have other room. */
 uint64_t ecfs_archive_space_state (const EcfsArchive *self);

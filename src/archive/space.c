@@ -200,7 +200,7 @@ bool ecfs_archive_count_used (EcfsArchive *self, GError **error)
         ids[n] = endpoint->id;
         written[n++] = written_to (endpoint); /* what is written while it is counted may count twice */
     }
-    if (n > 0 && !ecfs_catalog_bytes_at (self->catalog, ids, n, used, error))
+    if (n > 0 && !ecfs_catalog_bytes_at (self->catalog, ids, n, ecfs_archive_stop_flag (self), used, error))
         return ecfs_prefix (error, "what endpoints have of their capacity");
     for (size_t i = 0; i < n; i++)
         ecfs_endpoint_note_used (self->endpoints[positions[i]].endpoint, used[i], written[i]);

@@ -384,7 +384,8 @@ static bool count_some (EcfsCatalog *self, Counting *counting, bool *ret_more, G
     return found == 0;
 }
 
-bool ecfs_catalog_bytes_at (EcfsCatalog *self, const int64_t *endpoints, size_t n, uint64_t *ret_bytes, GError **error)
+bool ecfs_catalog_bytes_at (EcfsCatalog *self, const int64_t *endpoints, size_t n, const atomic_bool *stop,
+                            uint64_t *ret_bytes, GError **error)
 {
     Counting counting = {.endpoints = endpoints, .n = n, .bytes = ret_bytes};
     bool more = true;
@@ -394,8 +395,11 @@ bool ecfs_catalog_bytes_at (EcfsCatalog *self, const int64_t *endpoints, size_t 
             return false;
         ret_bytes[i] = waiting.bytes;
     }
-    while (more)
+    while (more) {
+        if (stop != NULL && atomic_load (stop))
+            return ecfs_fail (error, ECANCELED, "counting what endpoints have is given up");
         if (!READ (self, count_some (self, &counting, &more, error)))
             return false;
+    }
     return true;
 }

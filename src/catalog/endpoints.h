@@ -8,6 +8,7 @@
 #include "util/error.h"
 #include "util/uuid.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 typedef struct EcfsCatalog EcfsCatalog;
@@ -96,7 +97,8 @@ bool ecfs_catalog_estimate_set (EcfsCatalog *self, const EcfsEstimateRow *row, G
 bool ecfs_catalog_estimate (EcfsCatalog *self, int64_t endpoint, EcfsEstimateRow *ret_row, GError **error);
 
 /** How many bytes of stripes each of @n endpoints (row ids) has, with those that wait for their deletion; some objects
- * at a time. */
-bool ecfs_catalog_bytes_at (EcfsCatalog *self, const int64_t *endpoints, size_t n, uint64_t *ret_bytes, GError **error);
+ * at a time. ECANCELED: *@stop became true; NULL: it is never given up. */
+bool ecfs_catalog_bytes_at (EcfsCatalog *self, const int64_t *endpoints, size_t n, const atomic_bool *stop,
+                            uint64_t *ret_bytes, GError **error);
 
 #endif

@@ -91,7 +91,7 @@ static void count_used (EcfsMaintenance *self)
     if (!is_due || !ecfs_archive_has_capacities (self->archive))
         return;
     self->counted_us = now_us;
-    if (!ecfs_archive_count_used (self->archive, &error))
+    if (!ecfs_archive_count_used (self->archive, &error) && error->code != ECANCELED)
         g_warning ("%s", error->message);
 }
 

@@ -76,7 +76,7 @@ EcfsProbe *ecfs_probe_new (EcfsArchive *archive)
     size_t n = ecfs_archive_n_endpoints (archive);
     EcfsProbe *self = g_malloc0 (sizeof *self + n * sizeof self->answers[0]);
     g_autoptr (GError) error = NULL;
-    if (!ecfs_archive_count_used (archive, &error))
+    if (!ecfs_archive_count_used (archive, &error) && error->code != ECANCELED)
         g_warning ("%s", error->message); /* free space is that of the account then */
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->answered);

@@ -87,6 +87,25 @@ static void test_held (void)
     fixture_clear (&f);
 }
 
+static void test_counted (void)
+{
+    Fixture f;
+    atomic_bool stop;
+    uint64_t bytes[2];
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    atomic_init (&stop, false);
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 4000, 1);
+    publish_one (&f, make_file (&f, ECFS_ROOT_INO, "file"), object);
+    OK (e, ecfs_catalog_bytes_at (f.catalog, f.endpoints, 2, &stop, bytes, &e));
+    g_assert_cmpuint (bytes[0], >, 0);
+    g_assert_cmpuint (bytes[1], ==, 0);
+    atomic_store (&stop, true);
+    g_assert_cmpint (CODE (e, ecfs_catalog_bytes_at (f.catalog, f.endpoints, 2, &stop, bytes, &e)), ==, ECANCELED);
+    OK (e, ecfs_catalog_bytes_at (f.catalog, f.endpoints, 2, NULL, bytes, &e));
+    fixture_clear (&f);
+}
+
 /* What was placed there before and is announced after would be seen by nobody who looks whether it is empty. */
 static void test_nothing_comes (void)
 {
@@ -201,6 +220,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/estimates/are-kept", test_kept);
     g_test_add_func ("/estimates/may-be-impossible", test_hostile);
     g_test_add_func ("/endpoints/tell-what-they-hold", test_held);
+    g_test_add_func ("/endpoints/are-counted-until-that-is-given-up", test_counted);
     g_test_add_func ("/endpoints/nothing-comes-to-one-that-is-not-active", test_nothing_comes);
     g_test_add_func ("/endpoints/that-are-removed-stay-known", test_removed);
     g_test_add_func ("/sessions/are-known-for-long", test_sessions);
