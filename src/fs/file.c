@@ -583,10 +583,22 @@ static void flush (fuse_req_t req, uint64_t ino, const char *operation, EcfsStag
     flush_unref (self);
 }
 
+/*
+ * A shell opens what it redirects to, and closes that descriptor as soon as the command has another one, which has
+ * written nothing yet. If that counted, the stored content would be gone as long as the command runs. So what has been
+ * emptied is stored when its last descriptor is closed.
+ */
+static bool is_emptied (EcfsFs *self, uint64_t ino)
+{
+    EcfsAttr staged = {.ino = ino, .mode = S_IFREG, .size = 1}, stored;
+    ecfs_staged_overlay (self->archive, ecfs_staged_epoch (self->archive), &staged);
+    return staged.size == 0 && ecfs_catalog_getattr (self->catalog, ino, &stored, NULL) && stored.size > 0;
+}
+
 static void op_flush (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     EcfsStaged *staged = ecfs_handle_of (fi)->staged;
-    if (staged == NULL)
+    if (staged == NULL || is_emptied (ecfs_fs_of (req), ino))
         fuse_reply_err (req, 0);
     else
         flush (req, ino, "close", ecfs_staged_ref (staged), ecfs_staged_flush);
