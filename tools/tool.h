@@ -159,7 +159,7 @@ JsonObject *tool_part (JsonObject *object, const char *member);
 char *tool_money (int64_t millionths);
 /** What an endpoint has used of this month; g_free (). NULL: it has no limits and prices. */
 char *tool_month_text (JsonObject *endpoint);
-/** What a plan says that it costs, in a line that begins with @title; nothing where no endpoint has prices. */
+/** What a plan or a drill says that it costs, in a line that begins with @title; nothing without prices. */
 void tool_print_cost (JsonObject *plan, const char *title);
 /** What this month costs at all endpoints; likewise. */
 char *tool_month_sum (JsonObject *status);

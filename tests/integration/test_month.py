@@ -1,5 +1,6 @@
 """What an account allows in a month, and what it costs: limits that are reached in the middle, and another month."""
 import datetime
+import json
 
 import lab
 
@@ -167,3 +168,30 @@ def test_a_cheaper_one_is_read_if_it_is_fast_enough(place):
     dear = ["amber", "birch"]
     assert sum(fast[name] for name in dear) > 4 * MIB, fast
     assert sum(cheap[name] for name in dear) < MIB, cheap
+
+
+def test_what_a_step_costs_is_told_before(place):
+    archive = place.archive(place.directories([*lab.NAMES, "spare"]))
+    for name in lab.NAMES:
+        archive.configure(f"endpoint {name}", price_requests="0.5", price_egress="90")
+    lab.write_pattern(place.path / "source", FILE, 1)
+    for i in range(4):
+        archive.put_in_full(place.path / "source", f"/file-{i}")
+    plan = json.loads(lab.ecfs("endpoint", "drain", archive.path, "amber", "--dry-run", "--json").stdout)
+    n_stripes = plan["stripes"]
+    assert n_stripes == len(stripes_at(archive["amber"])) > 0
+    assert plan["requests"] == 3 * n_stripes  # read, stored, deleted
+    least = plan["bytes"] // 1000 * 90_000_000 // 1_000_000 + 2 * n_stripes * 500  # the spare takes them for nothing, …
+    assert least - 1000 <= plan["cost_millionths"] <= least + n_stripes * 500  # … or others do
+    told = lab.ecfs("endpoint", "drain", archive.path, "amber", "--dry-run").stdout
+    assert "cost     about 0." in told
+    cost = json.loads(lab.ecfs("recode", archive.path, "/", "--code", "rs:3+3", "--dry-run", "--json").stdout)
+    assert cost["requests"] == 4 * (4 + 6 + 6), cost  # read, stored, deleted later
+    assert cost["cost_millionths"] > 0
+    report = json.loads(lab.ecfs("drill", archive.path, "--without", "amber,birch", "--sample", "100%", "--json").stdout)
+    assert report["requests"] > 0 and report["cost_millionths"] > 0, report
+    for name in lab.NAMES:
+        config = archive.path / "ecfs.conf"
+        config.write_text("\n".join(line for line in config.read_text().splitlines() if not line.startswith("price_")) + "\n")
+    plan = json.loads(lab.ecfs("endpoint", "drain", archive.path, "amber", "--dry-run", "--json").stdout)
+    assert plan["requests"] == 3 * n_stripes and "cost_millionths" not in plan
