@@ -114,6 +114,19 @@ static const Metric of_endpoints[] = {
      SCALE_NONE},
     {"ecfs_endpoint_written_bytes", "counter", "bytes", "What was written to the endpoint.", NULL, "written_bytes",
      SCALE_NONE},
+    {"ecfs_endpoint_month_requests", "gauge", NULL,
+     "Requests of this calendar month (UTC), where it has limits or prices.", "month", "requests", SCALE_NONE},
+    {"ecfs_endpoint_month_requests_limit", "gauge", NULL, "How many of them its account allows.", "month",
+     "requests_limit", SCALE_NONE},
+    {"ecfs_endpoint_month_egress_bytes", "gauge", "bytes", "What was read from it this month.", "month", "egress_bytes",
+     SCALE_NONE},
+    {"ecfs_endpoint_month_egress_limit_bytes", "gauge", "bytes", "How much of that its account allows.", "month",
+     "egress_limit_bytes", SCALE_NONE},
+    {"ecfs_endpoint_month_cost", "gauge", NULL,
+     "What it costs: what was used, and a month of what is stored there now, in the unit of the prices.", "month",
+     "cost", SCALE_NONE},
+    {"ecfs_endpoint_month_egress_spent", "gauge", NULL, "Whether that is used up.", "month", "egress_spent",
+     SCALE_FLAG},
 };
 
 /* Writing */
@@ -219,12 +232,18 @@ static void add_of_endpoints (Out *out, const Metric *metric)
     begin (out, metric->name, metric->type, metric->unit, metric->help);
     for (guint i = 0; i < tool_length (endpoints); i++) {
         JsonObject *endpoint = json_array_get_object_element (endpoints, i);
-        if (value_of (out, metric, endpoint, &value))
+        if (value_of (out, metric, metric->part == NULL ? endpoint : tool_part (endpoint, metric->part), &value))
             add_sample (out, name, value, "endpoint", tool_text (endpoint, "name"), NULL);
     }
 }
 
 /* What has more labels */
+
+static bool takes_none (JsonObject *endpoint)
+{
+    JsonObject *month = tool_part (endpoint, "month");
+    return month != NULL && json_object_get_boolean_member (month, "requests_spent");
+}
 
 static void add_endpoint_states (Out *out)
 {
@@ -239,8 +258,9 @@ static void add_endpoint_states (Out *out)
     for (guint i = 0; i < tool_length (endpoints); i++) {
         JsonObject *endpoint = json_array_get_object_element (endpoints, i);
         const char *state = tool_text (endpoint, "state");
-        add_sample (out, "ecfs_endpoint_refuses", g_str_equal (state, "full") || g_str_equal (state, "refusing"),
-                    "endpoint", tool_text (endpoint, "name"), NULL);
+        add_sample (out, "ecfs_endpoint_refuses",
+                    g_str_equal (state, "full") || g_str_equal (state, "refusing") || takes_none (endpoint), "endpoint",
+                    tool_text (endpoint, "name"), NULL);
     }
     begin (out, "ecfs_endpoint_state", "gauge", NULL, "1 for the state that the endpoint is in.");
     for (guint i = 0; i < tool_length (endpoints); i++) {

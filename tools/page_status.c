@@ -27,7 +27,7 @@ typedef struct Row {
 static Severity severity_of (JsonObject *status, JsonObject *endpoint, JsonObject *share)
 {
     static const char *const aside[] = {"readonly", "draining", NULL},
-                             *const doubtful[] = {"refusing", "full", "trial", NULL},
+                             *const doubtful[] = {"refusing", "full", "spent", "trial", NULL},
                              *const members[] = {"disagrees", "false_marker", "journal_gap", "key_share_lost",
                                                  "unmarked"};
     if (tool_is_away (status, endpoint))
@@ -132,6 +132,13 @@ static void add_reasons (GString *page, JsonObject *endpoint)
             page_add (page, "<div class=\"dim\">%s</div>", tool_text (endpoint, members[i]));
 }
 
+static void add_month (GString *page, JsonObject *endpoint)
+{
+    g_autofree char *text = tool_month_text (endpoint);
+    if (text != NULL)
+        page_add (page, "<div class=\"dim\">this month: %s</div>", text);
+}
+
 static void add_row (GString *page, const Row *row)
 {
     JsonObject *endpoint = row->endpoint;
@@ -143,6 +150,7 @@ static void add_row (GString *page, const Row *row)
         page_add (page, " since %s", since);
     }
     add_reasons (page, endpoint);
+    add_month (page, endpoint);
     g_string_append (page, "</span></td>");
     add_cell (page, "zone", g_strdup (tool_text (endpoint, "zone")), false);
     add_cell (page, "answers after", latency_text (endpoint), true);
@@ -292,12 +300,15 @@ static void add_tiles (GString *page, JsonObject *status)
     g_autofree char *stored = tool_bytes (tool_double (status, "stripe_bytes"));
     g_autofree char *text = g_strdup_printf ("%s, stored in %s", content, stored);
     g_autofree char *room = tool_bytes (tool_double (status, "free_bytes"));
+    g_autofree char *sum = tool_month_sum (status);
     g_string_append (page, "<div class=\"tiles\">");
     add_guarantee (page, status);
     add_tile (page, "in the archive", files, "", text);
     if (json_object_has_member (status, "free_bytes"))
         add_tile (page, "room for", room, tool_number (status, "free_bytes") > 0 ? "" : "bad",
                   tool_number (status, "free_bytes") > 0 ? "more content" : "endpoints are full, or too few answer");
+    if (sum != NULL)
+        add_tile (page, "this month", sum, "", "what it costs, with a month of what is stored now");
     add_staging_tile (page, status);
     add_recovery_tile (page, status);
     add_scrub_tile (page, status);

@@ -155,6 +155,14 @@ int64_t tool_number (JsonObject *object, const char *member);
 double tool_double (JsonObject *object, const char *member);
 /** Objects and arrays in @object (may be NULL), borrowed; NULL: absent, or something else. */
 JsonObject *tool_part (JsonObject *object, const char *member);
+/** Millionths as "0.0231", with two digits behind the point at least; g_free (). */
+char *tool_money (int64_t millionths);
+/** What an endpoint has used of this month; g_free (). NULL: it has no limits and prices. */
+char *tool_month_text (JsonObject *endpoint);
+/** What a plan or a drill says that it costs, in a line that begins with @title; nothing without prices. */
+void tool_print_cost (JsonObject *plan, const char *title);
+/** What this month costs at all endpoints; likewise. */
+char *tool_month_sum (JsonObject *status);
 JsonArray *tool_list (JsonObject *object, const char *member);
 /** 0 for NULL. */
 guint tool_length (JsonArray *list);

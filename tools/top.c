@@ -136,7 +136,8 @@ static Row row_of (const Frame *self, JsonObject *endpoint)
 {
     static const char *const away[] = {"down", "unconfigured", "failed", "distrusted", NULL}, *const doubtful[] = {
                                                                                                   "trial", "full",
-                                                                                                  "refusing", NULL};
+                                                                                                  "spent", "refusing",
+                                                                                                  NULL};
     Row row = {.endpoint = endpoint, .name = tool_text (endpoint, "name")};
     JsonObject *before = same_before (self, row.name), *latency = tool_part (endpoint, "latency_ms");
     double seconds = before == NULL ? 0 : self->seconds;

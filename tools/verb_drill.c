@@ -46,6 +46,7 @@ static void print_speed (JsonObject *report)
     if (all > 0)
         printf (", %.2f times as long", seconds / all);
     puts ("");
+    tool_print_cost (report, "cost      ");
 }
 
 static void print_notices (JsonObject *report)

@@ -112,6 +112,7 @@ static void print_plan (JsonObject *plan)
         printf ("  time     about %s%s%s\n", time, *slowest == '\0' ? "" : ", by the measured speed of endpoint ",
                 slowest);
     }
+    tool_print_cost (plan, "  cost     ");
     print_stuck (plan);
 }
 

@@ -46,6 +46,7 @@ static void print_cost (JsonObject *cost)
     }
     add_cost (cells, "all", cost);
     tool_table (cells, G_N_ELEMENTS (titles), "  ");
+    tool_print_cost (cost, "  cost     ");
 }
 
 /* @text is taken; NULL: @error. */

@@ -76,6 +76,25 @@ static void print_endpoints (JsonObject *status)
     }
 }
 
+static void print_month (JsonObject *status)
+{
+    JsonArray *endpoints = json_object_get_array_member (status, "endpoints");
+    g_autofree char *sum = tool_month_sum (status);
+    const char *title = "month";
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        g_autofree char *text = tool_month_text (endpoint);
+        if (text == NULL)
+            continue;
+        printf ("%-10s %s: %s\n", title, tool_text (endpoint, "name"), text);
+        title = "";
+    }
+    if (sum != NULL)
+        printf ("%-10s %s in all, with a whole month of what is stored now\n", "", sum);
+    if (json_object_has_member (status, "month_error"))
+        printf ("%-10s not all of it is known: %s\n", title, tool_text (status, "month_error"));
+}
+
 static void print_objects (JsonObject *status)
 {
     JsonObject *objects = json_object_get_object_member (status, "objects");
@@ -528,6 +547,7 @@ static void print_status (JsonObject *status)
     } else {
         puts ("room       not known yet: endpoints that take new files have not said how much they have");
     }
+    print_month (status);
     print_cache (status);
     print_peers (status);
     if (json_object_has_member (status, "catalog_error"))

@@ -75,6 +75,7 @@ static bool open_endpoints (EcfsArchive *self, GError **error)
     if (rows == NULL)
         return false;
     self->endpoints = g_new0 (EcfsArchiveEndpoint, ECFS_ENDPOINTS_MAX);
+    self->month = ecfs_month_book_new (self->directory, self->endpoints, &self->n_endpoints);
     for (guint i = 0; i < rows->len; i++) {
         const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
         if (!open_endpoint (self, row, row->name, ecfs_config_endpoint (self->config, row->name), error))
@@ -296,6 +297,7 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
 {
     ecfs_transfer_start (self->transfer);
     ecfs_archive_load_estimates (self);
+    ecfs_month_book_begin (self->month);
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
@@ -366,6 +368,7 @@ void ecfs_archive_close (EcfsArchive *self)
     ecfs_archive_set_stopping (self);
     ecfs_archive_end_workers (self);
     ecfs_archive_end (self);
+    ecfs_month_book_free (self->month);
     for (size_t i = 0; i < self->n_endpoints; i++) {
         ecfs_endpoint_free (self->endpoints[i].endpoint);
         g_free ((char *) self->endpoints[i].name);
@@ -510,6 +513,11 @@ EcfsLineage *ecfs_archive_lineage (const EcfsArchive *self)
 EcfsSightings *ecfs_archive_sightings (const EcfsArchive *self)
 {
     return self->sightings;
+}
+
+EcfsMonthBook *ecfs_archive_month (const EcfsArchive *self)
+{
+    return self->month;
 }
 
 EcfsMutex *ecfs_archive_snapshot_lock (EcfsArchive *self)
@@ -667,6 +675,8 @@ bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *end
         return false;
     ecfs_mutex_lock (&self->adding);
     bool added = add_endpoint (self, endpoint, error);
+    if (added)
+        ecfs_month_book_begin (self->month);
     ecfs_mutex_unlock (&self->adding);
     return added;
 }

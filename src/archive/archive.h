@@ -4,7 +4,8 @@
  *
  * Archive directory: ecfs.conf, catalog.sqlite, key (keys.h), lock, staging/ID (content from its first write until its
  * objects are full), interrupted/ (bytes that were never flushed when a mount died), control.sock (the door to a
- * running mount), down-since (when endpoints went down; may be deleted), journal-gaps (gaps.h; likewise).
+ * running mount), down-since (when endpoints went down; may be deleted), journal-gaps (gaps.h; likewise), month
+ * (month.h; likewise).
  *
  * Life cycle: ecfs_archive_open () (checks, no threads: it may precede a fork) → start () → stop () → free ().
  *

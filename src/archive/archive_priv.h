@@ -4,6 +4,7 @@
 
 #include "archive/common.h"
 #include "archive/lineage.h"
+#include "archive/month.h"
 #include "key/ring.h"
 
 typedef struct EcfsRevival EcfsRevival;
@@ -35,6 +36,7 @@ struct EcfsArchive {
     EcfsWorkers *puts;                 /* the same for content that is not staged; NULL when readonly */
     EcfsLineage *lineage;              /* from start on; NULL when readonly, until it is wanted */
     EcfsSightings *sightings;          /* immutable */
+    EcfsMonthBook *month;              /* immutable */
     EcfsSharedReaders *shared_readers; /* immutable */
     void *services[ECFS_N_SERVICES];   /* of the rooms above, each set by its own */
     _Atomic int64_t read_us;           /* when content was read last */

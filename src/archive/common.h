@@ -78,6 +78,8 @@ EcfsReadLog *ecfs_archive_read_log (const EcfsArchive *self);
 /** From start on; NULL when readonly, until it is wanted. */
 EcfsLineage *ecfs_archive_lineage (const EcfsArchive *self);
 EcfsSightings *ecfs_archive_sightings (const EcfsArchive *self);
+/** What is used of endpoints this month (month.h). */
+struct EcfsMonthBook *ecfs_archive_month (const EcfsArchive *self);
 /** Held by who takes a snapshot: what another takes looks superfluous to who tidies up. */
 EcfsMutex *ecfs_archive_snapshot_lock (EcfsArchive *self);
 

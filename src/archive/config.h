@@ -42,6 +42,7 @@ typedef struct EcfsConfig {
     uint64_t peer_rate;        /* bytes per second that are served; 0: no limit */
     uint64_t peer_connections; /* that are served at once */
     EcfsReadPolicy read_policy;
+    bool read_cheap; /* read_preference = cheap */
     EcfsDoubling allow_double;
     bool repair_off;      /* repair = off: nothing is repaired behind */
     uint64_t repair_rate; /* bytes per second that repairs behind may read and write; 0: no limit */

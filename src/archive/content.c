@@ -258,6 +258,7 @@ bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *obje
                                      .log = archive->read_log,
                                      .stripes = stripes,
                                      .user = archive};
+    ret_params->policy.cheap = archive->config->read_cheap;
     EcfsSealKeys *keys;
     if (codec == NULL || !ecfs_archive_layout (archive, object, &ret_params->layout, error) ||
         !ecfs_archive_seal_keys (archive, object, &keys, error))

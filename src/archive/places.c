@@ -16,7 +16,7 @@ static bool is_usable (const EcfsArchiveEndpoint *endpoint, const EcfsObjectPlac
 {
     EcfsEndpointHealth health;
     ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool usable = !health.down && (doubts >= ECFS_DOUBTS_TRIAL || !health.trial) &&
+    bool usable = !health.down && !health.takes_none && (doubts >= ECFS_DOUBTS_TRIAL || !health.trial) &&
                   (doubts >= ECFS_DOUBTS_ALL || (!health.suspect && !health.refuses));
     ecfs_endpoint_health_clear (&health);
     return usable && ecfs_endpoint_has_room (endpoint->endpoint, self->stripe_bytes);
@@ -110,7 +110,7 @@ char *ecfs_unusable_endpoint (const EcfsArchiveEndpoint *endpoint)
     ecfs_endpoint_health (endpoint->endpoint, &health);
     if (health.full && !health.down)
         why = g_strdup_printf ("endpoint %s is full", endpoint->name);
-    else if (health.down || health.refuses)
+    else if (health.down || health.refuses || health.takes_none)
         why = g_strdup (health.reason);
     else if (health.suspect)
         why = g_strdup_printf ("endpoint %s does not answer just now", endpoint->name);
@@ -134,14 +134,14 @@ char *ecfs_unusable_endpoints (const EcfsArchive *archive, const EcfsObjectPlace
 bool ecfs_only_room_is_missing (const EcfsArchive *archive, const EcfsObjectPlaces *self)
 {
     g_autofree EcfsPlace *places = empty_places (archive, self);
-    bool any_full = false;
+    bool any_full = false; /* or used up for this month */
     for (size_t i = 0; i < self->n_endpoints; i++) {
         if (!takes_new (&archive->endpoints[i]) || ecfs_mark_at (self->marks, i) == ECFS_MARK_FORBIDDEN)
             continue;
         EcfsEndpointHealth health;
         ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
         places[i].usable = !health.down && (health.full || !health.refuses);
-        any_full = any_full || health.full;
+        any_full = any_full || health.full || health.takes_none;
         ecfs_endpoint_health_clear (&health);
     }
     bool all[ECFS_CODEC_MAX_N], placed[ECFS_CODEC_MAX_N];

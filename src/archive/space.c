@@ -55,7 +55,7 @@ static unsigned find_takers (const EcfsArchive *self, size_t n_endpoints, Taker 
         ecfs_endpoint_health (self->endpoints[i].endpoint, &health);
         takers[n_takers] = (Taker){.position = i, .space = health.space};
         takers[n_takers].device = device_of (takers, n_takers);
-        n_takers += !health.down && !health.refuses;
+        n_takers += !health.down && !health.refuses && !health.takes_none;
         ecfs_endpoint_health_clear (&health);
     }
     return n_takers;

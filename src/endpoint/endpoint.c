@@ -141,7 +141,8 @@ static bool parse_retention (EcfsEndpoint *self, const EcfsEndpointSpec *spec, G
 static bool parse_options (EcfsEndpoint *self, const EcfsEndpointSpec *spec, GError **error)
 {
     if (!check_keys (self->driver, spec, error) || !parse_retention (self, spec, error) ||
-        !parse_capacity (self, spec, error) || !parse_timeout (spec, "stall_timeout", &self->stall_timeout_us, error) ||
+        !parse_capacity (self, spec, error) || !ecfs_core_parse_tariff (spec, &self->tariff, error) ||
+        !parse_timeout (spec, "stall_timeout", &self->stall_timeout_us, error) ||
         !parse_timeout (spec, "connect_timeout", &self->connect_timeout_us, error))
         return false;
     const char *text = ecfs_spec_option (spec, "connections");
@@ -325,9 +326,19 @@ static unsigned under_way_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
     return n;
 }
 
+/* What is worst about it; g_free () */
+static char *reason_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    if (ecfs_core_down (self))
+        return g_strdup (self->reason);
+    return self->refusal.text != NULL ? g_strdup (self->refusal.text) : ecfs_core_spent_text_locked (self);
+}
+
 void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
 {
+    EcfsMonth month;
     ecfs_mutex_lock (&self->lock);
+    ecfs_core_month_locked (self, &month);
     *ret_health = (EcfsEndpointHealth){
         .connected = ecfs_core_connected_locked (self),
         .down = ecfs_core_down (self),
@@ -336,7 +347,9 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
         .full = ecfs_core_full_locked (self),
         .suspect = !ecfs_core_down (self) && ecfs_core_suspect_locked (self),
         .unmarked = ecfs_core_down (self) && self->unmarked,
-        .reason = g_strdup (ecfs_core_down (self) ? self->reason : self->refusal.text),
+        .spent = month.requests_spent || month.egress_spent,
+        .takes_none = month.requests_spent,
+        .reason = reason_locked (self),
         .down_since_us = ecfs_core_down (self) ? self->breaker.down_since_us : 0,
         .down_since_s = ecfs_core_down (self) ? self->down_since_s : 0,
         .estimates = {.latency_us = self->latency.quantiles,

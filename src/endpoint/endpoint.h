@@ -36,6 +36,7 @@
 #ifndef ECFS_ENDPOINT_ENDPOINT_H
 #define ECFS_ENDPOINT_ENDPOINT_H
 
+#include "endpoint/tariff.h"
 #include "util/error.h"
 #include "util/uuid.h"
 
@@ -210,6 +211,25 @@ uint64_t ecfs_endpoint_capacity (const EcfsEndpoint *self);
  * and the next answer of ecfs_endpoint_space () is at most what is left of the capacity. Thread-safe. */
 void ecfs_endpoint_note_used (EcfsEndpoint *self, uint64_t bytes, uint64_t written_bytes);
 
+/* This month, by UTC. */
+typedef struct EcfsMonth {
+    EcfsMonthUse used;
+    bool requests_spent; /* all that its account allows is used, … */
+    bool egress_spent;   /* … of either */
+    bool is_read_anyway; /* since then, as others have too little of what is needed */
+} EcfsMonth;
+
+/** What its account allows and asks for; as long as it is there. */
+const EcfsTariff *ecfs_endpoint_tariff (const EcfsEndpoint *self);
+/** What this process has used since it was started, whatever the month. Thread-safe, as the next. */
+void ecfs_endpoint_sent (EcfsEndpoint *self, EcfsMonthUse *ret_sent);
+/** What all processes had @used this month, when this one had @sent so much in all; what it sends since counts. */
+void ecfs_endpoint_note_month (EcfsEndpoint *self, const EcfsMonthUse *used, const EcfsMonthUse *sent);
+/** Nothing where it has no limits and prices. */
+void ecfs_endpoint_month (EcfsEndpoint *self, EcfsMonth *ret_month);
+/** It is about to be read although its month is used up. */
+void ecfs_endpoint_note_read_anyway (EcfsEndpoint *self);
+
 typedef struct EcfsEndpointHealth {
     bool connected;        /* at least one connection was made and works */
     bool down;             /* requests fail at once */
@@ -217,8 +237,10 @@ typedef struct EcfsEndpointHealth {
     bool suspect;          /* it owes an answer for longer than usual: what can go elsewhere should */
     bool refuses;          /* it failed to store what it was given: new files should go elsewhere for now */
     bool full;             /* something did not fit, and would not yet; see ecfs_endpoint_has_room () */
+    bool spent;            /* of its month requests or egress are used up: others should be read, … */
+    bool takes_none;       /* … and requests are: new files should go elsewhere */
     bool unmarked;         /* it is down since there is no marker: not mounted, or emptied */
-    char *reason;          /* why it is down, or what it refused last; NULL otherwise */
+    char *reason;          /* why it is down, what it refused last, or what is used up; NULL otherwise */
     int64_t down_since_us; /* monotonic, … */
     int64_t down_since_s;  /* … and since 1970, as it was by the system's clock then; 0: it is not down */
     EcfsEstimates estimates;

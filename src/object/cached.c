@@ -269,7 +269,7 @@ static int64_t endpoints_us_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIR
     ecfs_fetch_outlook_locked (self, now_us, lanes);
     for (unsigned i = 0; i < self->reader->n; i++) {
         unsigned place = n;
-        if (!lanes[i].stored || lanes[i].failed || lanes[i].down)
+        if (!lanes[i].stored || lanes[i].failed || lanes[i].down || lanes[i].spent)
             continue;
         for (; place > 0 && soonest[place - 1] > lanes[i].forecast_us; place--)
             soonest[place] = soonest[place - 1];

@@ -412,6 +412,8 @@ static void ask_locked (EcfsFetchSlot *slot, bool urgent) ECFS_REQUIRES (slot->f
     const EcfsReaderStripe *stripe = &reader->stripes[slot->index];
     if (slot->buffer == NULL)
         slot->buffer = ecfs_transfer_buffer_take (reader->params.transfer, fetch->slot_bytes);
+    if (reader->lanes[slot->index].spent)
+        ecfs_endpoint_note_read_anyway (stripe->endpoint);
     slot->attempts++;
     slot->retry_us = 0;
     slot->n_verified = 0;

@@ -38,6 +38,7 @@ bool ecfs_lane_refresh (EcfsLane *self, const EcfsLaneEndpoint *endpoint, int64_
     self->down = endpoint->down;
     self->down_us = endpoint->down ? endpoint->down_since_us : 0;
     self->suspect = endpoint->suspect;
+    self->spent = endpoint->spent;
     self->rtt_us = endpoint->rtt_us;
     self->gap_us = endpoint->gap_us;
     self->endpoint_rate = endpoint->read_bytes_per_s;

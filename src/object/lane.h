@@ -15,6 +15,7 @@
 typedef struct EcfsLane {
     bool down;
     bool suspect;         /* its endpoint is silent for longer than usual */
+    bool spent;           /* of its month nothing is left */
     bool stalled;         /* it owed one of our fetches bytes for too long */
     bool told;            /* trouble was reported, … */
     bool damage_told;     /* … and damage was */
@@ -39,6 +40,7 @@ typedef struct EcfsLane {
 typedef struct EcfsLaneEndpoint {
     bool down;
     bool suspect;
+    bool spent;
     int64_t down_since_us;   /* where it is down */
     int64_t rtt_us;          /* 0: not known */
     int64_t gap_us;          /* by how much nearly all answers are later than they are usually */

@@ -9,6 +9,7 @@ static bool refresh_lane (EcfsLane *lane, EcfsEndpoint *endpoint, int64_t now_us
     EcfsForecast forecast = ecfs_endpoint_forecast (endpoint, 0);
     EcfsLaneEndpoint seen = {.down = health.down,
                              .suspect = health.suspect,
+                             .spent = health.spent,
                              .down_since_us = health.down_since_us,
                              .rtt_us = health.rtt_us,
                              .gap_us = forecast.late_us - forecast.us,
@@ -85,6 +86,12 @@ bool ecfs_fetch_is_late_locked (const EcfsFetch *self, int64_t now_us)
     return false;
 }
 
+/* In millionths, and a request more. */
+static double price_of (const EcfsTariff *tariff, size_t bytes)
+{
+    return (double) tariff->price_egress * (double) bytes / 1e9 + (double) tariff->price_requests / 1000;
+}
+
 static void look_ahead (EcfsFetchSlot *slot, EcfsCandidate *lane)
 {
     const EcfsFetch *fetch = slot->fetch;
@@ -97,6 +104,7 @@ static void look_ahead (EcfsFetchSlot *slot, EcfsCandidate *lane)
 void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *ret_lanes)
 {
     EcfsReader *reader = self->reader;
+    const bool cheap = reader->params.policy.cheap;
     for (unsigned i = 0; i < reader->n; i++) {
         const EcfsLane *health = &reader->lanes[i];
         EcfsFetchSlot *slot = &self->slots[i];
@@ -110,13 +118,16 @@ void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *
                                 .resting = slot->retry_us > now_us,
                                 .down = health->down || slot->attempts > 0,
                                 .avoided = silent,
+                                .spent = health->spent,
                                 .n_overtook = slot->n_overtook};
-        if (self->patient || !lane->stored || lane->arrived || lane->failed)
+        if (cheap && lane->stored)
+            lane->price = price_of (ecfs_endpoint_tariff (reader->stripes[i].endpoint), self->slot_bytes);
+        if (self->patient || !lane->stored || (lane->arrived && !cheap) || lane->failed)
             continue;
-        if (!lane->asked) {
+        if (!lane->asked || cheap) /* what is fast enough depends on all */
             look_ahead (slot, lane);
+        if (!lane->asked)
             continue;
-        }
         ecfs_mutex_is_held (&slot->fetch->reader->lock);
         lane->due_us = slot_due_us (slot, now_us);
         lane->promised_us = slot->promise_us - now_us;

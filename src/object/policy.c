@@ -42,7 +42,7 @@ static bool parse_part (const char *part, EcfsReadPolicy *policy, GError **error
 
 bool ecfs_read_policy_parse (const char *text, EcfsReadPolicy *ret_policy, GError **error)
 {
-    EcfsReadPolicy policy = {.hedge_percent = ret_policy->hedge_percent};
+    EcfsReadPolicy policy = {.hedge_percent = ret_policy->hedge_percent, .cheap = ret_policy->cheap};
     if (strcmp (text, "default") != 0) {
         g_auto (GStrv) parts = g_strsplit (text, ",", -1);
         for (char **part = parts; *part != NULL; part++)

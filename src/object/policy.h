@@ -26,6 +26,7 @@ typedef struct EcfsReadPolicy {
     unsigned failover;    /* P: with R > 1: a packet is late once so many that were asked later have come */
     EcfsSelection selection;
     EcfsPreference preference;
+    bool cheap;             /* what costs least, among what is fast enough */
     unsigned hedge_percent; /* of received bytes that may be beyond what was needed; where R is 0 */
 } EcfsReadPolicy;
 
@@ -36,7 +37,7 @@ void ecfs_read_policy_init (EcfsReadPolicy *self);
 
 /**
  * Parses "default", or a list such as "T=20,R=2,P=6,fastest1,data-first" of what is different; @ret_policy keeps its
- * hedge_percent. EINVAL with what is wrong.
+ * hedge_percent and cheap. EINVAL with what is wrong.
  */
 bool ecfs_read_policy_parse (const char *text, EcfsReadPolicy *ret_policy, GError **error);
 

@@ -2,10 +2,15 @@
 
 #include <string.h>
 
-#define DECODE_US       5000       /* what data packets may be later than parity: decoding costs a turn of a worker */
-#define TRAFFIC_US      10000      /* what a packet more than needed may save at least */
-#define DOWN_US         1e12       /* so much more than any forecast that a lane that is down is the last to ask */
-#define SOONER_US       20000      /* what is sooner by less is not worth bytes */
+#define DECODE_US       5000   /* what data packets may be later than parity: decoding costs a turn of a worker */
+#define TRAFFIC_US      10000  /* what a packet more than needed may save at least */
+#define DOWN_US         1e12   /* so much more than any forecast that a lane that is down is the last to ask */
+#define SPENT_US        1e10   /* the same for one whose month is used up */
+#define SOONER_US       20000  /* what is sooner by less is not worth bytes */
+#define PRICE_US        1e8    /* what the dearest lane is later than one that costs nothing, where that counts, … */
+#define SLOW_US         1e9    /* … and one that is not fast enough; spent and down lanes are last all the same */
+#define FAST_TIMES      2      /* as late as the soonest is fast enough, … */
+#define FAST_US         100000 /* … and a little */
 #define HEDGE_MIN_BYTES (2u << 20) /* so that the first packets of an object can be hedged, too */
 
 unsigned ecfs_hedges_left (const EcfsReadPolicy *policy, uint64_t received_bytes, uint64_t extra_bytes,
@@ -22,12 +27,14 @@ typedef struct Task {
     const EcfsWanted *wanted;
     const EcfsCandidate *lanes;
     unsigned n;
+    double cheapest, dearest; /* prices of lanes; equal: they do not count */
+    int64_t fast_us;          /* a lane that takes longer is not fast enough */
 } Task;
 
 static bool askable (const EcfsCandidate *lane, bool desperate)
 {
     return lane->stored && !lane->arrived && !lane->asked && !lane->failed && !lane->resting &&
-           (desperate || (!lane->down && !lane->avoided));
+           (desperate || (!lane->down && !lane->avoided && !lane->spent));
 }
 
 static int64_t selection_us (const Task *task, const EcfsCandidate *lane)
@@ -50,10 +57,15 @@ static int64_t useful_us (const Task *task, unsigned i)
     return selection_us (task, &task->lanes[i]) + (decoded ? DECODE_US : 0);
 }
 
-/* Until the packet would be there, for adding up; the down lanes last. */
+/* Until the packet would be there, for adding up; spent and then down lanes last. */
 static double lane_cost (const Task *task, unsigned i)
 {
-    return (double) (useful_us (task, i) + TRAFFIC_US) + (task->lanes[i].down ? DOWN_US : 0);
+    const EcfsCandidate *lane = &task->lanes[i];
+    double us = (double) (useful_us (task, i) + TRAFFIC_US);
+    if (task->dearest > task->cheapest)
+        us += PRICE_US * (lane->price - task->cheapest) / (task->dearest - task->cheapest) +
+              (lane->alone_us > task->fast_us ? SLOW_US : 0);
+    return us + (lane->down ? DOWN_US : 0) + (lane->spent ? SPENT_US : 0);
 }
 
 /* Asks beside the set the lanes with which the code gives the wanted packets soonest. Lanes in both are about to be
@@ -88,6 +100,20 @@ static int64_t cost_us (const Task *task, const bool *ask)
     return last_us + sum_us / (4 * MAX (n_asked, 1)) + n_asked * TRAFFIC_US;
 }
 
+static double price_of (const Task *task, const bool *ask)
+{
+    double sum = 0;
+    for (unsigned i = 0; i < task->n; i++)
+        sum += ask[i] ? lane_cost (task, i) : 0;
+    return sum;
+}
+
+static bool is_better (const Task *task, const bool *ask, const bool *than)
+{
+    return task->dearest > task->cheapest ? price_of (task, ask) < price_of (task, than)
+                                          : cost_us (task, ask) < cost_us (task, than);
+}
+
 /* The cheaper of two ways: the wanted packets from their own stripes as far as these can be asked, or from whichever
  * are the soonest. */
 static bool choose (const Task *task, const bool *set, bool *ask)
@@ -101,12 +127,12 @@ static bool choose (const Task *task, const bool *set, bool *ask)
     if (!complete (task, false, own_set, ask))
         return false;
     if (task->policy->preference != ECFS_PREFER_DATA && complete (task, false, any_set, any_ask) &&
-        cost_us (task, any_ask) < cost_us (task, ask))
+        is_better (task, any_ask, ask))
         memcpy (ask, any_ask, task->n * sizeof *ask);
     return true;
 }
 
-/* When not everything can be had without them: down and avoided lanes too. */
+/* When not everything can be had without them: down, avoided and spent lanes too. */
 static bool choose_desperately (const Task *task, const bool *set, bool *ask)
 {
     bool all[ECFS_CODEC_MAX_N] = {false};
@@ -253,6 +279,26 @@ static void limit (const Task *task, EcfsDecision *decision)
     }
 }
 
+/* Looks at prices, where they count: how far they go, and how long a lane may take. */
+static void weigh (Task *task)
+{
+    int64_t soonest_us[ECFS_CODEC_MAX_N];
+    unsigned n_found = 0, k = ecfs_codec_k (task->codec);
+    for (unsigned i = 0; i < task->n; i++) {
+        const EcfsCandidate *lane = &task->lanes[i];
+        unsigned place = n_found;
+        if (!lane->stored || lane->failed || lane->down || lane->avoided || lane->spent)
+            continue;
+        task->cheapest = n_found == 0 ? lane->price : MIN (task->cheapest, lane->price);
+        task->dearest = n_found == 0 ? lane->price : MAX (task->dearest, lane->price);
+        for (; place > 0 && soonest_us[place - 1] > lane->alone_us; place--)
+            soonest_us[place] = soonest_us[place - 1];
+        soonest_us[place] = lane->alone_us;
+        n_found++;
+    }
+    task->fast_us = n_found == 0 ? 0 : FAST_TIMES * soonest_us[MIN (k, n_found) - 1] + FAST_US;
+}
+
 EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy, const EcfsWanted *wanted,
                             const EcfsCandidate *lanes, EcfsDecision *ret_decision)
 {
@@ -264,6 +310,8 @@ EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy
         hoped[i] = lanes[i].arrived || (lanes[i].asked && !lanes[i].stalled);
     }
     EcfsSchedule schedule = ECFS_SCHEDULE_WAIT;
+    if (policy->cheap)
+        weigh (&task);
     if (ecfs_codec_determines (codec, arrived, wanted->packets))
         return ECFS_SCHEDULE_READY;
     if (ecfs_codec_determines (codec, hoped, wanted->packets))

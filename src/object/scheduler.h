@@ -4,7 +4,9 @@
  *
  * The policy: whichever lanes make the wanted packets available soonest, by their forecasts. Where all links are
  * equally fast that is all n of them in turn; a packet that needs no decoding is preferred while it is hardly later,
- * and a part of a segment comes from its own stripe unless k others are much sooner. Where a lane is gone, stalled or
+ * and a part of a segment comes from its own stripe unless k others are much sooner. Where what is cheap is preferred,
+ * whichever lanes cost least are asked among those that are fast enough: whose packet would take, if nothing
+ * else were under way there, at most twice as long as at the k fastest, and 100 ms. Where a lane is gone, stalled or
  * bad, what it owes is erased: as few others as the code needs are asked in its place at once. A packet that is late is
  * hedged, which costs bytes: within the budget, where that brings the segment sooner, and no earlier than needed for
  * when the reader wants it. Late is not lost: a lane that is asked stays asked.
@@ -34,9 +36,11 @@ typedef struct EcfsCandidate {
     bool resting;        /* failed just now, and may be asked again after a pause */
     bool down;           /* its endpoint is down: asked only when nothing else is left */
     bool avoided;        /* it stalls elsewhere right now: asked only when it must be */
+    bool spent;          /* what its account allows this month is used up: likewise, and before those that are down */
+    double price;        /* of its packet, in any unit; where what is cheap is preferred */
     int64_t forecast_us; /* until its blocks would be here if asked now */
     int64_t late_us;     /* the same in nearly all cases; INT64_MAX / 2: nothing is known of its endpoint */
-    int64_t alone_us;    /* forecast_us if nothing else were under way there; for fastest0 and fastest1 */
+    int64_t alone_us;    /* forecast_us if nothing else were under way there; for fastest0, fastest1 and cheap */
     unsigned n_running;  /* packets under way there; for fastest1 */
     int64_t due_us;      /* asked: until its blocks are here in nearly all cases, ecfs_due_us () */
     int64_t promised_us; /* asked: the same as it was foretold when it was asked; negative: that has passed */

@@ -260,7 +260,7 @@ static bool is_silent (EcfsEndpoint *endpoint)
 {
     EcfsEndpointHealth health;
     ecfs_endpoint_health (endpoint, &health);
-    bool silent = health.down || health.suspect;
+    bool silent = health.down || health.suspect || health.spent;
     ecfs_endpoint_health_clear (&health);
     return silent;
 }

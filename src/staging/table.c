@@ -68,7 +68,7 @@ static bool is_out (const EcfsArchiveEndpoint *endpoint)
     EcfsEndpointHealth health = {.down = true};
     if (endpoint->endpoint != NULL)
         ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool out = health.down || health.refuses || health.full;
+    bool out = health.down || health.refuses || health.full || health.takes_none;
     ecfs_endpoint_health_clear (&health);
     return out;
 }

@@ -31,7 +31,7 @@ struct EcfsAlarms {
 /* Kinds of problems that are told by their own names; what else there is has a source of its own below. */
 static const char *const told_kinds[] = {"old-copy", "in-doubt", "catalog", "key",      "not-stored", "crowded",
                                          "gap",      "history",  "shrunk",  "given-up", "no-place",   "exposed"};
-static const char *const told_of_endpoints[] = {"full", "contradicts", "false-marker"};
+static const char *const told_of_endpoints[] = {"full", "spent", "contradicts", "false-marker"};
 
 /* What is wrong, and what to do; g_free () */
 static char *text_of (JsonObject *problem)
@@ -170,7 +170,7 @@ static uint64_t glance (EcfsArchive *archive)
         EcfsEndpointHealth health = {.down = true};
         if (ecfs_archive_endpoint (archive, i)->endpoint != NULL)
             ecfs_endpoint_health (ecfs_archive_endpoint (archive, i)->endpoint, &health);
-        mix (&hash, health.down + 2U * health.full + 4U * health.refuses);
+        mix (&hash, health.down + 2U * health.full + 4U * health.refuses + 8U * health.spent + 16U * health.takes_none);
         ecfs_endpoint_health_clear (&health);
     }
     /* Where the catalog cannot be asked, the next full look says so. */

@@ -3,6 +3,7 @@
 #include "archive/places.h"
 #include "archive/places_of.h"
 #include "verbs/drain.h"
+#include "verbs/price.h"
 #include "verbs/status.h"
 
 #include <inttypes.h>
@@ -24,8 +25,10 @@ typedef struct Plan {
     uint64_t n_stuck;      /* … objects that have such */
     uint64_t n_lost;       /* objects of the past that go with it */
     uint64_t rebuilt_bytes;
-    double read_bytes; /* from others, to rebuild what the endpoint does not give */
-    uint64_t *written; /* n_places: bytes that each would get */
+    double read_bytes;   /* from others, to rebuild what the endpoint does not give */
+    uint64_t *written;   /* n_places: bytes that each would get, … */
+    uint64_t *n_written; /* … and in how many stripes */
+    double n_reads;      /* of others, for what is rebuilt */
     JsonArray *paths;
 } Plan;
 
@@ -66,11 +69,14 @@ static void count_stripe (Plan *self, const EcfsStripeRow *stripe, const EcfsCod
     if (!self->here) {
         self->rebuilt_bytes += stripe->size;
         self->read_bytes += (double) stripe->size * ecfs_codec_k (codec);
+        self->n_reads += ecfs_codec_k (codec);
     }
-    if (found == SIZE_MAX)
+    if (found == SIZE_MAX) {
         self->n_unplaced++;
-    else
-        self->written[found] += stripe->size;
+        return;
+    }
+    self->written[found] += stripe->size;
+    self->n_written[found]++;
 }
 
 static bool is_endangered (const Plan *self, const EcfsObjectRow *object, const EcfsCodec *codec)
@@ -197,6 +203,7 @@ static void find_places (Plan *self, const EcfsArchiveEndpoint *endpoint)
     self->places = ecfs_object_places (archive, &none, ECFS_DOUBTS_ALL);
     self->places[self->position].usable = false;
     self->written = g_new0 (uint64_t, self->n_places);
+    self->n_written = g_new0 (uint64_t, self->n_places);
 }
 
 static void put_number (JsonObject *object, const char *member, uint64_t number)
@@ -218,6 +225,27 @@ static JsonArray *describe_targets (const Plan *self)
     return targets;
 }
 
+/* A stripe is read, stored and deleted with a request each, unless it is so large that accounts count its parts. What
+ * is rebuilt comes from any of the others. */
+static EcfsPriceSum price_of (const Plan *self)
+{
+    EcfsPriceSum sum = {.is_known = false};
+    size_t n_others = 0;
+    for (size_t i = 0; i < self->n_places; i++)
+        n_others += i != self->position && ecfs_archive_reaches (ecfs_archive_endpoint (self->archive, i));
+    for (size_t i = 0; i < self->n_places; i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
+        bool gives = i != self->position && n_others > 0 && ecfs_archive_reaches (endpoint);
+        double part = gives ? 1.0 / (double) n_others : 0;
+        if (i == self->position && self->here)
+            ecfs_price_add (&sum, endpoint, (double) self->bytes, 2 * (double) self->n_stripes);
+        else if (i != self->position)
+            ecfs_price_add (&sum, endpoint, self->read_bytes * part,
+                            self->n_reads * part + (double) self->n_written[i]);
+    }
+    return sum;
+}
+
 static JsonObject *describe (Plan *self, GError **error)
 {
     double takes_s;
@@ -237,6 +265,8 @@ static JsonObject *describe (Plan *self, GError **error)
     put_number (plan, "lost_past_objects", self->n_lost);
     json_object_set_array_member (plan, "unplaced_paths", json_array_ref (self->paths));
     json_object_set_array_member (plan, "targets", describe_targets (self));
+    EcfsPriceSum price = price_of (self);
+    ecfs_price_put (&price, plan);
     if (takes_s > 0)
         json_object_set_double_member (plan, "seconds", takes_s);
     if (takes_s > 0 && limit != SIZE_MAX)
@@ -263,6 +293,7 @@ out:
     g_free (plan.places);
     g_free (plan.towards);
     g_free (plan.written);
+    g_free (plan.n_written);
     if (object == NULL)
         return NULL;
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);

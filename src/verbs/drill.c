@@ -16,6 +16,7 @@
 #include "util/sample.h"
 #include "util/xxh3.h"
 #include "verbs/drill_priv.h"
+#include "verbs/price.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -32,7 +33,9 @@ typedef struct Drill {
     const EcfsDrill *what;
     EcfsTally tally;
     bool *without; /* by position of the endpoint */
-    bool has_key;  /* it comes back */
+    size_t n_endpoints;
+    EcfsMonthUse *sent_before; /* n_endpoints */
+    bool has_key;              /* it comes back */
     GRand *random;
     uint64_t n_objects, n_seen, n_wanted;
     uint64_t n_doomed;  /* of all, that the catalog knows to be unreadable without the endpoints */
@@ -304,6 +307,31 @@ static bool walk (Drill *self, GError **error)
 
 /* Reporting */
 
+static void note_sent (Drill *self)
+{
+    self->n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    self->sent_before = g_new0 (EcfsMonthUse, self->n_endpoints + 1);
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (ecfs_archive_endpoint (self->archive, i)->endpoint != NULL)
+            ecfs_endpoint_sent (ecfs_archive_endpoint (self->archive, i)->endpoint, &self->sent_before[i]);
+}
+
+/* What all that was asked since costs. */
+static void add_cost (const Drill *self, JsonObject *report)
+{
+    EcfsPriceSum sum = {.is_known = false};
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        EcfsMonthUse sent;
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
+        if (endpoint->endpoint == NULL)
+            continue;
+        ecfs_endpoint_sent (endpoint->endpoint, &sent);
+        ecfs_price_add (&sum, endpoint, (double) (sent.egress_bytes - self->sent_before[i].egress_bytes),
+                        (double) (sent.requests - self->sent_before[i].requests));
+    }
+    ecfs_price_put (&sum, report);
+}
+
 /* What would have been noticed: a single object, and parts of all. */
 static void add_notices (const Drill *self, JsonObject *report)
 {
@@ -344,6 +372,7 @@ static void report_reading (const Drill *self, JsonObject *report)
     json_object_set_double_member (report, "seconds", (double) self->took_us[0] / G_USEC_PER_SEC);
     json_object_set_double_member (report, "seconds_with_all", (double) self->took_us[1] / G_USEC_PER_SEC);
     json_object_set_array_member (report, "failures", json_array_ref (self->failures));
+    add_cost (self, report);
     add_notices (self, report);
 }
 
@@ -371,6 +400,7 @@ static bool run (Drill *self, JsonObject *report, GError **error)
     if (!flag_without (self, error) || !ecfs_damage_load (self->archive, &self->damage, error) ||
         !ecfs_catalog_totals (ecfs_archive_catalog (self->archive), &totals, error))
         return false;
+    note_sent (self);
     self->n_objects = totals.n_objects;
     double wanted = ceil ((double) totals.n_objects * self->what->percent / 100);
     self->n_wanted = MIN ((uint64_t) MAX (wanted, 1), totals.n_objects);
@@ -404,6 +434,7 @@ static bool read_sample (EcfsArchive *archive, const EcfsDrill *what, JsonObject
     ecfs_pending_clear (&self.answers);
     ecfs_damage_clear (&self.damage);
     g_free (self.without);
+    g_free (self.sent_before);
     *ret_good = self.n_unreadable == 0 && self.n_broken == 0 && self.has_key;
     return done;
 }

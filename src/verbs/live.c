@@ -4,6 +4,7 @@
 #include "staging/staged.h"
 #include "upkeep/repairer.h"
 #include "verbs/status.h"
+#include "verbs/status_month.h"
 #include "verbs/status_priv.h"
 #include "wire/wire.h"
 
@@ -21,6 +22,7 @@ static JsonObject *endpoint_facts (const EcfsArchiveEndpoint *endpoint)
     if (endpoint->endpoint != NULL) {
         ecfs_endpoint_health (endpoint->endpoint, &health);
         ecfs_status_add_counts (facts, endpoint->endpoint);
+        ecfs_status_add_month (facts, endpoint->endpoint, NULL);
     }
     json_object_set_string_member (facts, "state", ecfs_status_state_word (endpoint, &health));
     json_object_set_boolean_member (facts, "suspect", health.suspect);

@@ -4,6 +4,7 @@
 #include "archive/common.h"
 #include "archive/places_of.h"
 #include "object/format.h"
+#include "verbs/price.h"
 
 #include <inttypes.h>
 #include <json-glib/json-glib.h>
@@ -147,6 +148,7 @@ typedef struct Cost {
     double read_bytes;
     double written_bytes;
     double freed_bytes;
+    double requests; /* that read, store and delete */
 } Cost;
 
 typedef struct Sum {
@@ -207,14 +209,17 @@ static bool add_reading (Sum *self, const EcfsObjectRow *object, const EcfsCodec
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         Cost *cost = cost_at (self, stripe->endpoint);
-        if (cost != NULL && sources[stripe->index])
-            cost->read_bytes += area_bytes;
+        if (cost == NULL || !sources[stripe->index])
+            continue;
+        cost->read_bytes += area_bytes;
+        cost->requests++;
     }
     return true;
 }
 
 /* Which endpoints will take the new stripes is decided when they are stored: evenly those that have none that stays. */
-static void add_writing (Sum *self, const EcfsObjectRow *object, const EcfsRecodeStep *step, double bytes)
+static void add_writing (Sum *self, const EcfsObjectRow *object, const EcfsRecodeStep *step, double bytes,
+                         double stripes)
 {
     size_t n = self->n_endpoints, n_takers = 0;
     g_autofree bool *takes = g_new0 (bool, n + 1);
@@ -229,8 +234,10 @@ static void add_writing (Sum *self, const EcfsObjectRow *object, const EcfsRecod
     for (size_t i = 0; i < n; i++)
         n_takers += takes[i];
     for (size_t i = 0; i < n; i++)
-        if (takes[i])
+        if (takes[i]) {
             self->costs[i].written_bytes += bytes / (double) n_takers;
+            self->costs[i].requests += stripes / (double) n_takers;
+        }
 }
 
 static void add_freeing (Sum *self, const EcfsObjectRow *object, const EcfsRecodeStep *step)
@@ -238,8 +245,10 @@ static void add_freeing (Sum *self, const EcfsObjectRow *object, const EcfsRecod
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         Cost *cost = cost_at (self, stripe->endpoint);
-        if (cost != NULL && !step->keeps[stripe->index])
-            cost->freed_bytes += (double) stripe->size;
+        if (cost == NULL || step->keeps[stripe->index])
+            continue;
+        cost->freed_bytes += (double) stripe->size;
+        cost->requests++;
     }
 }
 
@@ -249,11 +258,14 @@ static void add_part (Sum *self, const EcfsObjectRow *object, const EcfsRecodeSt
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         Cost *cost = stripe->index < ecfs_codec_k (step->before) ? cost_at (self, stripe->endpoint) : NULL;
-        if (cost != NULL)
-            cost->read_bytes += (double) size / ecfs_codec_k (step->before);
+        if (cost == NULL)
+            continue;
+        cost->read_bytes += (double) size / ecfs_codec_k (step->before);
+        cost->requests++;
     }
     self->content_bytes += size;
-    add_writing (self, object, step, (double) size * ecfs_codec_n (step->codec) / ecfs_codec_k (step->codec));
+    /* It shares its new stripes: their requests are as good as none. */
+    add_writing (self, object, step, (double) size * ecfs_codec_n (step->codec) / ecfs_codec_k (step->codec), 0);
 }
 
 static bool add_object (Sum *self, const EcfsObjectRow *object, uint64_t file_size, bool *ret_changes, GError **error)
@@ -284,7 +296,7 @@ static bool add_object (Sum *self, const EcfsObjectRow *object, uint64_t file_si
         return true;
     }
     double bytes = new_stripe_bytes (self, object, &step, &layout, error);
-    add_writing (self, object, &step, bytes * step.n_stored);
+    add_writing (self, object, &step, bytes * step.n_stored, step.n_stored);
     return bytes >= 0;
 }
 
@@ -320,6 +332,7 @@ static char *to_json (const Sum *self, const char *path)
     JsonObject *object = json_object_new ();
     JsonArray *endpoints = json_array_new ();
     Cost all = {0};
+    EcfsPriceSum price = {.is_known = false};
     json_node_take_object (node, object);
     g_autofree char *shown = g_utf8_make_valid (path, -1);
     json_object_set_string_member (object, "path", shown);
@@ -338,11 +351,14 @@ static char *to_json (const Sum *self, const char *path)
         json_object_set_string_member (endpoint, "name", ecfs_archive_endpoint (self->archive, i)->name);
         put_cost (endpoint, &self->costs[i]);
         json_array_add_object_element (endpoints, endpoint);
+        ecfs_price_add (&price, ecfs_archive_endpoint (self->archive, i), self->costs[i].read_bytes,
+                        self->costs[i].requests);
         all.read_bytes += self->costs[i].read_bytes;
         all.written_bytes += self->costs[i].written_bytes;
         all.freed_bytes += self->costs[i].freed_bytes;
     }
     put_cost (object, &all);
+    ecfs_price_put (&price, object);
     json_object_set_array_member (object, "endpoints", endpoints);
     return json_to_string (node, TRUE);
 }

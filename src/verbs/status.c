@@ -1,5 +1,6 @@
 /* What `ecfs status` tells of an archive. */
 #include "catalog/marks.h"
+#include "verbs/status_month.h"
 #include "verbs/status_priv.h"
 #include "verbs/survey.h"
 
@@ -26,6 +27,8 @@ const char *ecfs_status_state_word (const EcfsArchiveEndpoint *endpoint, const E
         return "unconfigured";
     if (endpoint->state == ECFS_ENDPOINT_ACTIVE && !health->down && (health->full || health->refuses))
         return health->full ? "full" : "refusing";
+    if (endpoint->state == ECFS_ENDPOINT_ACTIVE && !health->down && health->spent)
+        return "spent";
     if (endpoint->state == ECFS_ENDPOINT_ACTIVE && health->trial)
         return "trial";
     if (endpoint->state >= ECFS_ENDPOINT_FAILED || !health->down)
@@ -137,7 +140,8 @@ static void add_word (JsonObject *facts, EcfsArchive *archive, size_t position)
         ecfs_status_add_text (facts, "false_marker", doubt);
 }
 
-static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsFound *found)
+static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsFound *found,
+                                   const uint64_t *stored)
 {
     JsonObject *facts = json_object_new ();
     json_object_set_string_member (facts, "name", endpoint->name);
@@ -148,6 +152,7 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
         json_object_set_string_member (facts, "url", ecfs_endpoint_url (endpoint->endpoint));
         ecfs_endpoint_health (endpoint->endpoint, &health);
         ecfs_status_add_counts (facts, endpoint->endpoint);
+        ecfs_status_add_month (facts, endpoint->endpoint, stored);
     }
     add_spec (facts, archive, endpoint);
     json_object_set_string_member (facts, "state", ecfs_status_state_word (endpoint, &health));
@@ -169,16 +174,21 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
     return facts;
 }
 
-static void add_endpoints (JsonObject *status, EcfsArchive *archive, const GArray *found)
+static bool add_endpoints (JsonObject *status, EcfsArchive *archive, const GArray *found, GError **error)
 {
+    g_autofree uint64_t *stored = ecfs_status_stored (archive, error);
+    if (stored == NULL)
+        return false;
     JsonArray *endpoints = json_array_new ();
     for (guint i = 0; i < found->len; i++) {
         if (ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_REMOVED)
             continue;
         json_array_add_object_element (endpoints, endpoint_facts (archive, ecfs_archive_endpoint (archive, i),
-                                                                  &g_array_index (found, EcfsFound, i)));
+                                                                  &g_array_index (found, EcfsFound, i), &stored[i]));
     }
     json_object_set_array_member (status, "endpoints", endpoints);
+    ecfs_status_add_month_sum (status, archive);
+    return true;
 }
 
 /* Staging */
@@ -493,7 +503,8 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
     if (trouble != NULL)
         ecfs_status_add_text (status, "catalog_error", trouble);
     add_lineage (status, self);
-    add_endpoints (status, self, found);
+    if (!add_endpoints (status, self, found, error))
+        return NULL;
     add_space (status, self);
     add_interrupted (status, self);
     add_reads (status, self);

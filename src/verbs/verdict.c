@@ -633,6 +633,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_rebuilt (&self);
     judge_staging (&self);
     judge_full (&self);
+    ecfs_verdict_judge_spent (&self);
     judge_shrunk (&self);
     judge_disagreeing (&self);
     judge_false_markers (&self);

@@ -64,6 +64,11 @@ void ecfs_verdict_judge_given_up (EcfsStatusVerdict *self);
 /** What was stored while too few endpoints took stripes, and does not become full by waiting. */
 void ecfs_verdict_judge_no_place (EcfsStatusVerdict *self);
 
+/* verdict_month.c */
+
+/** Endpoints whose account allows no more this month. */
+void ecfs_verdict_judge_spent (EcfsStatusVerdict *self);
+
 /* verdict_key.c */
 
 /** An 'ecfs key init' or 'rotate' that was interrupted. */

@@ -151,3 +151,33 @@ def test_requests_are_counted_as_the_server_sees_them(place, store):
     assert seen() > 3 * 4
 
     lab.until(lambda: counted() == seen(), 60, "both count the same", pause=0.2)  # in this order: status asks, too
+
+
+def test_a_large_file_is_hardly_more_requests_than_parts(place, store):
+    """And what is read again are ranges, of which there are no more than packets."""
+    archive = place.archive(buckets(store, ["amber", "birch", "cedar"]), "rs:2+1")
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "first", 200_000)
+    archive.await_stored()
+    before = len(store.requests())
+    digest = lab.write_pattern(mount.path / "large", 4 * LARGE, seed=3)
+    archive.await_stored()
+    stored = {}
+    for method, kind, key, *_ in store.requests()[before:]:
+        if "stripes/" in key:
+            stored.setdefault(key, []).append(f"{method} {kind}")
+    print(stored)
+    assert len(stored) == 3
+    n_parts = -(-2 * LARGE // (8 << 20))
+    for kinds in stored.values():
+        parts = [kind for kind in kinds if kind.endswith(" part")]
+        assert n_parts <= len(parts) <= n_parts + 1
+        assert len(kinds) <= len(parts) + 3, kinds  # create, whether the name is free, complete
+    mount.umount()
+    mount.start()
+    before = len(store.requests())
+    assert lab.digest(mount.path / "large") == digest
+    read = [request for request in store.requests()[before:] if "stripes/" in request[2]]
+    n_segments = -(-4 * LARGE // (2 << 20))
+    print(len(read), n_segments)
+    assert 0 < len(read) <= 2 * n_segments * 1.1 + 8, len(read)

@@ -333,6 +333,65 @@ static void test_random (gconstpointer code)
     }
 }
 
+static const EcfsReadPolicy cheap_policy = {.cheap = true, .hedge_percent = ECFS_HEDGE_PERCENT};
+
+static void expect_cheap (const Sim *sim, const char *lanes)
+{
+    EcfsDecision decision;
+    EcfsWanted wanted = {.packets = sim->wanted, .n_hedges = ECFS_CODEC_MAX_N, .n_transfers = UINT_MAX};
+    g_assert_cmpint (ecfs_schedule (sim->codec, &cheap_policy, &wanted, sim->lanes, &decision), ==, ECFS_SCHEDULE_WAIT);
+    for (unsigned i = 0; i < sim->n; i++)
+        g_assert_cmpint (decision.ask[i], ==, lanes[i] == '1');
+}
+
+/* Parity that costs less is read before data that costs more, unless it is slow; what is spent is the last but one. */
+static void test_cheap (void)
+{
+    Sim sim;
+    sim_init (&sim, "rs:4+2");
+    for (unsigned i = 0; i < sim.n; i++)
+        sim.lanes[i].alone_us = sim.lanes[i].forecast_us = 10000;
+    expect_cheap (&sim, "111100"); /* prices are all the same */
+    sim.lanes[0].price = 90;
+    sim.lanes[1].price = 89;
+    expect_cheap (&sim, "001111");
+    sim.lanes[5].alone_us = sim.lanes[5].forecast_us = 119000; /* twice as long, and 100 ms */
+    expect_cheap (&sim, "001111");
+    sim.lanes[5].alone_us = sim.lanes[5].forecast_us = 121000;
+    expect_cheap (&sim, "011110");
+    sim.lanes[5].spent = true;
+    sim.lanes[4].down = true;
+    expect_cheap (&sim, "111100");
+    sim.lanes[3].spent = true; /* one of those that are left has to be read all the same, and it is not the one down */
+    expect_cheap (&sim, "111100");
+    for (unsigned i = 0; i < sim.n; i++)
+        sim.wanted[i] = i == 0;
+    expect_cheap (&sim, "100000"); /* three others would be cheap, and the fourth is not to be had */
+    sim.lanes[3].spent = sim.lanes[4].down = sim.lanes[5].spent = false;
+    sim.lanes[5].alone_us = 10000;
+    expect_cheap (&sim, "001111");
+    ecfs_codec_free (sim.codec);
+}
+
+/* Also where time counts, what is used up is not asked as long as others suffice. */
+static void test_spent (void)
+{
+    Sim sim;
+    sim_init (&sim, "rs:4+2");
+    sim.lanes[0].spent = sim.lanes[1].spent = true;
+    g_assert_cmpint (sim_run (&sim, G_USEC_PER_SEC), ==, ECFS_SCHEDULE_READY);
+    expect_asked (&sim, "001111");
+    sim_init (&sim, "rs:4+2");
+    sim.lanes[0].spent = sim.lanes[1].spent = sim.lanes[5].spent = true;
+    sim.lanes[5].forecast_us = 1;
+    sim.lanes[4].down = true;
+    g_assert_cmpint (sim_run (&sim, G_USEC_PER_SEC), ==, ECFS_SCHEDULE_READY);
+    g_assert_cmpuint (sim.n_asked[2] + sim.n_asked[3], ==, 2);
+    g_assert_cmpuint (sim.n_asked[4], ==, 0);
+    g_assert_cmpuint (sim.n_asked[0] + sim.n_asked[1] + sim.n_asked[5], ==, 2);
+    ecfs_codec_free (sim.codec);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -349,6 +408,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/scheduler/a-cancelled-lane-is-asked-again-as-the-last", test_resumed);
     g_test_add_func ("/scheduler/a-resting-lane-is-waited-for", test_resting);
     g_test_add_func ("/scheduler/down-and-avoided-lanes-are-asked-last", test_down_is_last);
+    g_test_add_func ("/scheduler/what-is-cheap-and-fast-enough-is-asked", test_cheap);
+    g_test_add_func ("/scheduler/what-is-used-up-is-asked-last", test_spent);
     static const char *const codes[] = {"copies:3",   "rs:2+1",      "rs:4+2",    "rs:8+3",    "ldpc:8+6",
                                         "ldpc:20+20", "ldpc:100+28", "basic:4+4", "basic:8+8", "basic:20+20"};
     for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {

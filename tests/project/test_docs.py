@@ -131,7 +131,7 @@ OVERVIEW = (TOP / "man/ecfs.1").read_text()
 GLOSSARY = """archive directory, catalog, check block, claim, code, committed, crowded, degraded, descriptor, digest, distrusted, down,
     draining, endpoint, epoch, erased, forged, full, gone, guarantee, hedge, hint, instance, interrupted, journal, laggard,
     lineage, marker, object, old copy, orphan, packet, parity, quorum, recovery point, refusing, repair, scrub, segment,
-    sequence, session, silent, snapshot, spare, staged, staging, stripe, tolerance, trial, unconfigured, unreadable,
+    sequence, session, silent, snapshot, spare, spent, staged, staging, stripe, tolerance, trial, unconfigured, unreadable,
     unrecovered, zone"""
 
 

@@ -2,7 +2,7 @@
  * The inside of an endpoint, shared by endpoint.c (face, life cycle, health), slot.c (connections, keeper), driver.c
  * (what drivers ask of a slot), request.c (requests and their callbacks), silence.c (how long is too long),
  * distribution.c and meter.c (how long and how fast it usually is), breaker.c (who is down) and refusal.c (who takes
- * nothing).
+ * nothing) and month.c (what an account allows in a month).
  *
  * Slots:
  *
@@ -111,6 +111,7 @@ struct EcfsEndpoint {
     int64_t connect_timeout_us;
     unsigned n_slots;
     uint64_t capacity; /* bytes that the archive may have here; 0: all that there are */
+    EcfsTariff tariff;
     EcfsSlot *slots;
     pthread_t keeper;  /* the one that starts and stops */
     int64_t retain_us; /* ECFS_RETAIN_NOT, ECFS_RETAIN_ALWAYS, or how long what is to go stays */
@@ -153,6 +154,9 @@ struct EcfsEndpoint {
     bool used_known;         /* what the archive has here, … */
     uint64_t used;           /* … as it told last, … */
     uint64_t used_written;   /* … when this had been written in all */
+    EcfsMonthUse month_used; /* by all processes this month, … */
+    EcfsMonthUse month_sent; /* … when this one had this in all */
+    bool is_read_anyway;     /* although that is used up */
     Silences silences[ECFS_N_OWES];
     Refusal refusal;
 };
@@ -237,5 +241,11 @@ void ecfs_core_note_stored_locked (EcfsEndpoint *self, uint64_t bytes) ECFS_REQU
 /** What it told of its space, answering @request. */
 void ecfs_core_note_space_locked (EcfsEndpoint *self, const EcfsStream *request, const EcfsEndpointSpace *space)
     ECFS_REQUIRES (self->lock);
+
+/* month.c */
+bool ecfs_core_parse_tariff (const EcfsEndpointSpec *spec, EcfsTariff *ret_tariff, GError **error);
+void ecfs_core_month_locked (const EcfsEndpoint *self, EcfsMonth *ret_month) ECFS_REQUIRES (self->lock);
+/** What is used up of the month, for people; g_free (). NULL: nothing is. */
+char *ecfs_core_spent_text_locked (const EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 
 #endif

@@ -44,7 +44,7 @@
 typedef struct EcfsSlot EcfsSlot;
 
 /* Keys that every scheme takes and the core reads; the head of every driver's option_keys. */
-#define ECFS_COMMON_OPTION_KEYS "capacity", "connections", "stall_timeout", "connect_timeout"
+#define ECFS_COMMON_OPTION_KEYS "capacity", "connections", "stall_timeout", "connect_timeout", ECFS_TARIFF_OPTION_KEYS
 #define ECFS_IN_PLACE_MODE      0400 /* nobody but root opens such a file for writing again, if nobody may chmod it */
 
 typedef struct EcfsHasherTerms {

@@ -1,0 +1,273 @@
+#include "archive/month.h"
+
+#include "archive/common.h"
+#include "util/io.h"
+#include "util/ticker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define PERIOD_US (10 * G_USEC_PER_SEC)
+#define MAX_SIZE  (1 << 20)
+#define GROUP     "month"
+#define NAME      "name"
+#define REQUESTS  "requests"
+#define EGRESS    "egress"
+
+/* An endpoint, by position. */
+typedef struct Page {
+    EcfsMonthUse added; /* of what this process has sent, what the file has */
+    bool was_spent;     /* as it was told last */
+} Page;
+
+struct EcfsMonthBook {
+    const char *directory; /* immutable, as the next two */
+    const EcfsArchiveEndpoint *endpoints;
+    const atomic_size_t *n_endpoints;
+    EcfsMutex lock;
+    EcfsTicker *ticker; /* NULL: nothing is to be counted; guarded by lock, as the rest */
+    Page *pages;        /* ECFS_ENDPOINTS_MAX */
+    char *trouble;      /* of the last look; NULL: none */
+};
+
+char *ecfs_month_text (int64_t now_s)
+{
+    g_autoptr (GDateTime) now = g_date_time_new_from_unix_utc (now_s);
+    return now == NULL ? g_strdup ("") : g_date_time_format (now, "%Y-%m");
+}
+
+static bool counts (const EcfsArchiveEndpoint *endpoint)
+{
+    return endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_REMOVED &&
+           ecfs_tariff_counts (ecfs_endpoint_tariff (endpoint->endpoint));
+}
+
+static bool any_counts (const EcfsMonthBook *self)
+{
+    size_t n = *self->n_endpoints;
+    for (size_t i = 0; i < n; i++)
+        if (counts (&self->endpoints[i]))
+            return true;
+    return false;
+}
+
+static char *path_of (const EcfsMonthBook *self, const char *name)
+{
+    return g_build_filename (self->directory, name, NULL);
+}
+
+/* The file */
+
+/* Absent is 0. */
+static bool number_of (GKeyFile *file, const char *group, const char *key, uint64_t *ret_number, GError **error)
+{
+    guint64 number = 0;
+    g_autofree char *text = g_key_file_get_value (file, group, key, NULL);
+    if (text != NULL && !g_ascii_string_to_unsigned (text, 10, 0, INT64_MAX, &number, NULL))
+        return ecfs_fail (error, EBADMSG, "%s of %s is no number", key, group);
+    *ret_number = number;
+    return true;
+}
+
+static bool use_of (GKeyFile *file, const char *uuid, EcfsMonthUse *ret_use, GError **error)
+{
+    return number_of (file, uuid, REQUESTS, &ret_use->requests, error) &&
+           number_of (file, uuid, EGRESS, &ret_use->egress_bytes, error);
+}
+
+/* What it has of @month: nothing, where it is of another. NULL: it makes no sense. */
+static GKeyFile *parse (const char *text, size_t size, const char *month, GError **error)
+{
+    g_autoptr (GKeyFile) file = g_key_file_new ();
+    g_autoptr (GError) why = NULL;
+    if (size > 0 && !g_key_file_load_from_data (file, text, size, G_KEY_FILE_KEEP_COMMENTS, &why)) {
+        (void) !ecfs_fail (error, EBADMSG, "%s", why->message); /* told by NULL */
+        return NULL;
+    }
+    g_autofree char *name = g_key_file_get_value (file, GROUP, NAME, NULL);
+    if (size > 0 && name == NULL) {
+        (void) !ecfs_fail (error, EBADMSG, "it names no month"); /* likewise */
+        return NULL;
+    }
+    if (size > 0 && strcmp (name, month) == 0)
+        return g_steal_pointer (&file);
+    GKeyFile *fresh = g_key_file_new ();
+    g_key_file_set_value (fresh, GROUP, NAME, month);
+    return fresh;
+}
+
+static GKeyFile *load (const char *path, const char *month, GError **error)
+{
+    g_autofree char *text = NULL;
+    g_autoptr (GError) why = NULL;
+    size_t size = 0;
+    if (!ecfs_read_file (path, MAX_SIZE, &text, &size, &why) && why->code != ENOENT) {
+        g_propagate_error (error, g_steal_pointer (&why));
+        return NULL;
+    }
+    GKeyFile *file = parse (text, size, month, error);
+    if (file == NULL)
+        (void) !ecfs_prefix (error, "%s", path);
+    return file;
+}
+
+static bool save (GKeyFile *file, const char *path, GError **error)
+{
+    gsize size = 0;
+    g_autofree char *text = g_key_file_to_data (file, &size, NULL);
+    return ecfs_replace_file (path, text, size, 0600, error);
+}
+
+/* Adding */
+
+/* What one endpoint has used, with what this process sent and nobody has added yet. */
+typedef struct Sum {
+    EcfsMonthUse sent;
+    EcfsMonthUse used;
+} Sum;
+
+static bool add_up (EcfsMonthBook *self, GKeyFile *file, size_t n, Sum *sums, bool *ret_grows, GError **error)
+    ECFS_REQUIRES (self->lock)
+{
+    *ret_grows = false;
+    for (size_t i = 0; i < n; i++) {
+        const EcfsArchiveEndpoint *endpoint = &self->endpoints[i];
+        char uuid[ECFS_UUID_TEXT_SIZE];
+        Sum *sum = &sums[i];
+        if (!counts (endpoint))
+            continue;
+        ecfs_uuid_text (&endpoint->uuid, uuid);
+        if (!use_of (file, uuid, &sum->used, error))
+            return false;
+        ecfs_endpoint_sent (endpoint->endpoint, &sum->sent);
+        const EcfsMonthUse *added = &self->pages[i].added;
+        *ret_grows = *ret_grows || sum->sent.requests > added->requests || sum->sent.egress_bytes > added->egress_bytes;
+        sum->used.requests = ecfs_add_up (sum->used.requests, sum->sent.requests - added->requests);
+        sum->used.egress_bytes = ecfs_add_up (sum->used.egress_bytes, sum->sent.egress_bytes - added->egress_bytes);
+        g_key_file_set_uint64 (file, uuid, REQUESTS, MIN (sum->used.requests, INT64_MAX));
+        g_key_file_set_uint64 (file, uuid, EGRESS, MIN (sum->used.egress_bytes, INT64_MAX));
+    }
+    return true;
+}
+
+static void tell_locked (EcfsMonthBook *self, size_t position) ECFS_REQUIRES (self->lock)
+{
+    Page *page = &self->pages[position];
+    EcfsEndpointHealth health = {0};
+    ecfs_endpoint_health (self->endpoints[position].endpoint, &health);
+    if (health.spent && !page->was_spent && !health.down)
+        g_message ("%s; it is read only where others have too little, until the next month begins (UTC)",
+                   health.reason);
+    else if (!health.spent && page->was_spent)
+        g_message ("endpoint %s is used as before: another month has begun, or its limit was raised",
+                   self->endpoints[position].name);
+    page->was_spent = health.spent;
+    ecfs_endpoint_health_clear (&health);
+}
+
+/* Endpoints learn what was used also where that cannot be kept. */
+static bool add_locked (EcfsMonthBook *self, const char *month, GError **error) ECFS_REQUIRES (self->lock)
+{
+    bool grows;
+    size_t n = *self->n_endpoints;
+    g_autofree Sum *sums = g_new0 (Sum, n + 1);
+    g_autofree char *path = path_of (self, ECFS_MONTH_NAME);
+    g_autoptr (GKeyFile) file = load (path, month, error);
+    if (file == NULL)
+        return false;
+    if (!add_up (self, file, n, sums, &grows, error))
+        return ecfs_prefix (error, "%s", path);
+    bool saved = !grows || save (file, path, error);
+    for (size_t i = 0; i < n; i++) {
+        if (!counts (&self->endpoints[i]))
+            continue;
+        ecfs_endpoint_note_month (self->endpoints[i].endpoint, &sums[i].used, &sums[i].sent);
+        if (saved)
+            self->pages[i].added = sums[i].sent;
+        tell_locked (self, i);
+    }
+    return saved;
+}
+
+/* One process at a time; who may not write here only reads. */
+static bool take_turn (EcfsMonthBook *self, const char *month, GError **error) ECFS_REQUIRES (self->lock)
+{
+    g_autofree char *path = path_of (self, ECFS_MONTH_LOCK_NAME);
+    ecfs_autofd fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    while (fd >= 0 && flock (fd, LOCK_EX) != 0)
+        if (errno != EINTR)
+            return ecfs_fail_errno (error, errno, "cannot lock %s", path);
+    return add_locked (self, month, error);
+}
+
+bool ecfs_month_book_add (EcfsMonthBook *self, int64_t now_s, GError **error)
+{
+    g_autofree char *month = ecfs_month_text (now_s);
+    g_autoptr (GError) why = NULL;
+    ecfs_mutex_lock (&self->lock);
+    bool added = take_turn (self, month, &why);
+    bool news = !added && g_strcmp0 (self->trouble, why->message) != 0;
+    g_free (self->trouble);
+    self->trouble = added ? NULL : g_strdup (why->message);
+    ecfs_mutex_unlock (&self->lock);
+    if (news)
+        g_warning ("what endpoints have used this month is not known, or not kept: %s", why->message);
+    if (!added)
+        g_propagate_error (error, g_steal_pointer (&why));
+    return added;
+}
+
+char *ecfs_month_trouble (EcfsMonthBook *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    char *trouble = g_strdup (self->trouble);
+    ecfs_mutex_unlock (&self->lock);
+    return trouble;
+}
+
+/* Life cycle */
+
+static void look (void *user)
+{
+    (void) !ecfs_month_book_add (user, g_get_real_time () / G_USEC_PER_SEC, NULL); /* it tells itself */
+}
+
+EcfsMonthBook *ecfs_month_book_new (const char *directory, const EcfsArchiveEndpoint *endpoints,
+                                    const atomic_size_t *n_endpoints)
+{
+    EcfsMonthBook *self = g_new0 (EcfsMonthBook, 1);
+    self->directory = directory;
+    self->endpoints = endpoints;
+    self->n_endpoints = n_endpoints;
+    ecfs_mutex_init (&self->lock);
+    self->pages = g_new0 (Page, ECFS_ENDPOINTS_MAX);
+    return self;
+}
+
+void ecfs_month_book_begin (EcfsMonthBook *self)
+{
+    if (!any_counts (self))
+        return;
+    look (self);
+    ecfs_mutex_lock (&self->lock);
+    if (self->ticker == NULL)
+        self->ticker = ecfs_ticker_start (PERIOD_US, look, self);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_month_book_free (EcfsMonthBook *self)
+{
+    if (self == NULL)
+        return;
+    bool counted = self->ticker != NULL;
+    ecfs_ticker_stop (self->ticker);
+    if (counted)
+        look (self);
+    ecfs_mutex_clear (&self->lock);
+    g_free (self->trouble);
+    g_free (self->pages);
+    g_free (self);
+}
