@@ -60,7 +60,7 @@ uint64_t *ecfs_status_stored (EcfsArchive *archive, GError **error)
         positions[n] = i;
         ids[n++] = endpoint->id;
     }
-    if (n > 0 && !ecfs_catalog_bytes_at (ecfs_archive_catalog (archive), ids, n, bytes, error)) {
+    if (n > 0 && !ecfs_catalog_bytes_at (ecfs_archive_catalog (archive), ids, n, NULL, bytes, error)) {
         g_free (stored);
         return NULL;
     }
