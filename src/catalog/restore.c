@@ -172,11 +172,39 @@ static bool drop_indexes (EcfsCatalog *catalog, GError **error)
            ecfs_exec (catalog, STMT_INDEX_DROP_OBJECTS, NULL, 0, error);
 }
 
+static bool set_memory (EcfsCatalog *catalog, const char *pragmas, GError **error)
+{
+    ecfs_mutex_lock (&catalog->lock);
+    int rc = sqlite3_exec (catalog->db, pragmas, NULL, NULL, NULL);
+    bool good = rc == SQLITE_OK || ecfs_db_fail (catalog->db, rc, error, "catalog", "setting where it sorts");
+    ecfs_mutex_unlock (&catalog->lock);
+    return good;
+}
+
+static bool make_each (EcfsCatalog *self, GError **error)
+{
+    return CHANGE (self, error, ecfs_exec (self, STMT_INDEX_MAKE_POSITIONS, NULL, 0, error)) &&
+           CHANGE (self, error, ecfs_exec (self, STMT_INDEX_MAKE_INOS, NULL, 0, error)) &&
+           CHANGE (self, error, ecfs_exec (self, STMT_INDEX_MAKE_OBJECTS, NULL, 0, error));
+}
+
+/* In as much memory for many files as for few: what is sorted goes to a temporary file, and pages to the log. Where
+ * there is no place for such a file, in memory all the same. */
 static bool make_indexes (EcfsCatalog *catalog, GError **error)
 {
-    return ecfs_exec (catalog, STMT_INDEX_MAKE_POSITIONS, NULL, 0, error) &&
-           ecfs_exec (catalog, STMT_INDEX_MAKE_INOS, NULL, 0, error) &&
-           ecfs_exec (catalog, STMT_INDEX_MAKE_OBJECTS, NULL, 0, error);
+    GError *why = NULL;
+    bool good = set_memory (catalog, "PRAGMA temp_store = FILE; PRAGMA cache_spill = ON", error);
+    bool made = good && make_each (catalog, &why);
+    good = good && set_memory (catalog, "PRAGMA temp_store = MEMORY; PRAGMA cache_spill = OFF", made ? error : NULL);
+    if (why == NULL)
+        return good;
+    if (!good) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    g_info ("%s; indexes are made in memory", why->message);
+    g_error_free (why);
+    return make_each (catalog, error);
 }
 
 bool ecfs_restore_begin_snapshot (EcfsRestore *self, GError **error)
@@ -187,7 +215,7 @@ bool ecfs_restore_begin_snapshot (EcfsRestore *self, GError **error)
 
 bool ecfs_restore_end_snapshot (EcfsRestore *self, GError **error)
 {
-    if (self->lacks_indexes && !CHANGE (self->catalog, error, make_indexes (self->catalog, error)))
+    if (self->lacks_indexes && !make_indexes (self->catalog, error))
         return false;
     self->lacks_indexes = self->wants_indexes = false;
     return true;
