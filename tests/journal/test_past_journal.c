@@ -94,15 +94,6 @@ static void give (EcfsPastJournal *past)
     g_assert_true (ecfs_past_journal_give (past, NULL, INT64_MAX, &error));
 }
 
-static void lock (Fixture *fixture, bool locks)
-{
-    EcfsMutex *mutex = ecfs_archive_snapshot_lock (fixture->archive);
-    if (locks)
-        ecfs_mutex_lock (mutex);
-    else
-        ecfs_mutex_unlock (mutex);
-}
-
 static void assert_same_file (const Fixture *fixture, const char *name)
 {
     g_autofree char *one = journal_path (fixture, 0, name), *other = journal_path (fixture, 1, name);
@@ -117,14 +108,14 @@ static void assert_same_file (const Fixture *fixture, const char *name)
 static void test_lost_is_given_back (Fixture *fixture, gconstpointer code)
 {
     g_autofree char *name = oldest (fixture);
-    lock (fixture, true);
+    ecfs_mutex_lock (ecfs_archive_snapshot_lock (fixture->archive));
     lose_all (fixture, 0);
     g_autoptr (EcfsPastJournal) past = look (fixture);
     g_assert_cmpuint (ecfs_past_journal_lacks (past, 0), >=, N_MOMENTS);
     g_assert_cmpuint (ecfs_past_journal_lacks (past, 1), ==, 0);
     give (past);
     g_assert_cmpuint (ecfs_past_journal_lacks (past, 0), ==, 0);
-    lock (fixture, false);
+    ecfs_mutex_unlock (ecfs_archive_snapshot_lock (fixture->archive));
     assert_same_file (fixture, name);
 }
 
@@ -133,7 +124,7 @@ static void test_nobody_alone_is_believed (Fixture *fixture, gconstpointer code)
 {
     unsigned n;
     g_autofree char *name = oldest (fixture);
-    lock (fixture, true);
+    ecfs_mutex_lock (ecfs_archive_snapshot_lock (fixture->archive));
     for (unsigned i = 1; i < N_ENDPOINTS; i++)
         lose_one (fixture, i, name);
     g_autoptr (EcfsPastJournal) past = look (fixture);
@@ -144,7 +135,7 @@ static void test_nobody_alone_is_believed (Fixture *fixture, gconstpointer code)
     g_assert_cmpuint (n, ==, 1);
     g_assert_true (ecfs_past_journal_left (past, 1, &n));
     g_assert_cmpuint (n, ==, 0);
-    lock (fixture, false);
+    ecfs_mutex_unlock (ecfs_archive_snapshot_lock (fixture->archive));
 }
 
 /* Nothing is lost with an endpoint where the others have all, and else that is not known. */
@@ -152,7 +143,7 @@ static void test_who_cannot_be_asked (Fixture *fixture, gconstpointer code)
 {
     unsigned n;
     g_autofree char *name = oldest (fixture), *path = journal_path (fixture, 0, ECFS_JOURNAL_DIRECTORY);
-    lock (fixture, true);
+    ecfs_mutex_lock (ecfs_archive_snapshot_lock (fixture->archive));
     g_autofree char *away = g_strconcat (path, ".away", NULL);
     g_assert_cmpint (g_rename (path, away), ==, 0);
     g_assert_true (g_file_set_contents (path, "no directory", -1, NULL));
@@ -166,7 +157,7 @@ static void test_who_cannot_be_asked (Fixture *fixture, gconstpointer code)
     g_assert_true (ecfs_past_journal_left (gapped, 1, &n));
     g_assert_cmpint (g_remove (path), ==, 0);
     g_assert_cmpint (g_rename (away, path), ==, 0);
-    lock (fixture, false);
+    ecfs_mutex_unlock (ecfs_archive_snapshot_lock (fixture->archive));
 }
 
 int main (int argc, char **argv)
