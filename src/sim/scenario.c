@@ -234,6 +234,7 @@ static bool check_texts (const EcfsScenario *self, GError **error)
 {
     EcfsReadPolicy policy;
     uint64_t bytes;
+    ecfs_read_policy_init (&policy);
     for (char **code = self->codes; *code != NULL; code++)
         if (strchr (*code, ':') == NULL)
             return ecfs_fail (error, EINVAL, "[compare] codes: \"%s\" is not a code", *code);
