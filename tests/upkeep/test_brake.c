@@ -90,10 +90,17 @@ static void test_shares (Fixture *fixture, gconstpointer code)
     check (fixture, 100, 1001, 30, true, true);
 }
 
+/* Threads of the archive read it, and there is none any more. */
+static EcfsConfig *stopped (Fixture *fixture)
+{
+    ecfs_archive_stop (fixture->archive);
+    return (EcfsConfig *) ecfs_archive_config (fixture->archive);
+}
+
 static void test_off (Fixture *fixture, gconstpointer code)
 {
     (void) code; /* the fixture's */
-    ((EcfsConfig *) ecfs_archive_config (fixture->archive))->delete_brake = 0;
+    stopped (fixture)->delete_brake = 0;
     check (fixture, 10000, 10000, 30, false, false);
 }
 
@@ -112,7 +119,7 @@ static void test_first (Fixture *fixture, gconstpointer code)
 static void test_for_no_time (Fixture *fixture, gconstpointer code)
 {
     (void) code; /* the fixture's */
-    ((EcfsConfig *) ecfs_archive_config (fixture->archive))->history_min_us = 0;
+    stopped (fixture)->history_min_us = 0;
     check (fixture, 10000, 5000, 30, false, true);
     /* Else nothing of that type goes into the column. */
     run_sql (fixture, "UPDATE counters SET n_lost = CASE WHEN EXISTS (SELECT 1 FROM brake) THEN 'brake' ELSE 0 END");
