@@ -29,7 +29,8 @@ class Told:
         return [told for told in self.all() if told[0] == event]
 
     def until(self, event, endpoint=""):
-        return lab.until(lambda: [told for told in self.of(event) if told[2] == endpoint], 90, f"{event} {endpoint} is told")[0]
+        # A look that took a second on a busy machine is followed by the next 100 seconds later.
+        return lab.until(lambda: [told for told in self.of(event) if told[2] == endpoint], 300, f"{event} {endpoint} is told")[0]
 
 
 def kill(archive, name):
