@@ -26,10 +26,12 @@ def stanzas():
 
 def installed():
     """Where this build installs files, as a package does: below usr/."""
-    prefix = next(option["value"] for option in json.loads((lab.BUILD / "meson-info/intro-buildoptions.json").read_text())
-                  if option["name"] == "prefix")
+    options = {option["name"]: option["value"]
+               for option in json.loads((lab.BUILD / "meson-info/intro-buildoptions.json").read_text())}
     for path in json.loads((lab.BUILD / "meson-info/intro-installed.json").read_text()).values():
-        yield re.sub(rf"^({prefix}|(?=/sbin/))", "usr", path).lstrip("/")
+        path = re.sub(rf"^({options['prefix']}|(?=/sbin/))", "usr", path).lstrip("/")
+        # Without dpkg-dev meson knows no other directory for libraries; a package is not built without.
+        yield re.sub(r"^usr/lib64/", "usr/lib/any/", path)
 
 
 def patterns():
