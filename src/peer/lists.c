@@ -9,6 +9,7 @@
 
 typedef struct List {
     EcfsCacheCell cell; /* first: the key */
+    GList link;         /* in used */
     int64_t used_us;
     unsigned n;
     EcfsUuid ids[ECFS_PEERS_MAX];
@@ -16,6 +17,7 @@ typedef struct List {
 
 struct EcfsPeerLists {
     GHashTable *lists; /* EcfsCacheCell → List, the same */
+    GQueue used;       /* the same, that which was asked for last at the tail */
 };
 
 static guint cell_hash (gconstpointer key)
@@ -34,7 +36,7 @@ static gboolean cell_equal (gconstpointer a, gconstpointer b)
 
 EcfsPeerLists *ecfs_peer_lists_new (void)
 {
-    EcfsPeerLists *self = g_new (EcfsPeerLists, 1);
+    EcfsPeerLists *self = g_new0 (EcfsPeerLists, 1);
     self->lists = g_hash_table_new_full (cell_hash, cell_equal, NULL, g_free);
     return self;
 }
@@ -47,28 +49,25 @@ void ecfs_peer_lists_free (EcfsPeerLists *self)
     g_free (self);
 }
 
-static gboolean is_old (gpointer key, gpointer value, gpointer user)
-{
-    (void) key;
-    return ((const List *) value)->used_us < *(const int64_t *) user;
-}
-
-/* NULL: there are too many. */
+/* Where there are too many, the one that nobody has asked for for the longest goes. */
 static List *list_of (EcfsPeerLists *self, const EcfsCacheCell *cell, int64_t now_us)
 {
     int64_t before_us = now_us - KEPT_US;
     List *list = g_hash_table_lookup (self->lists, cell);
-    if (list == NULL && g_hash_table_size (self->lists) >= MOST_LISTS)
-        g_hash_table_foreach_remove (self->lists, is_old, &before_us);
-    if (list == NULL && g_hash_table_size (self->lists) >= MOST_LISTS)
-        return NULL;
+    if (list == NULL && g_hash_table_size (self->lists) >= MOST_LISTS) {
+        const List *oldest = g_queue_pop_head_link (&self->used)->data;
+        g_hash_table_remove (self->lists, &oldest->cell);
+    }
     if (list == NULL) {
         list = g_new0 (List, 1);
         list->cell = *cell;
+        list->link.data = list;
         g_hash_table_insert (self->lists, list, list);
-    } else if (list->used_us < before_us) {
-        list->n = 0; /* who had it then may not any more */
+    } else {
+        g_queue_unlink (&self->used, &list->link);
+        list->n = list->used_us < before_us ? 0 : list->n; /* who had it then may not any more */
     }
+    g_queue_push_tail_link (&self->used, &list->link);
     list->used_us = now_us;
     return list;
 }
@@ -93,7 +92,7 @@ static void strike (List *list, const EcfsUuid *id)
 void ecfs_peer_lists_has (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *id, int64_t now_us)
 {
     List *list = list_of (self, cell, now_us);
-    if (list != NULL && list->n == 0)
+    if (list->n == 0)
         list->ids[list->n++] = *id;
 }
 
@@ -101,8 +100,6 @@ bool ecfs_peer_lists_ask (EcfsPeerLists *self, const EcfsCacheCell *cell, const 
                           const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from)
 {
     List *list = list_of (self, cell, now_us);
-    if (list == NULL)
-        return false;
     strike (list, without);
     bool is_listed = !ecfs_uuid_is_nil (asker);
     int place = is_listed ? place_of (list, asker) : (int) list->n;

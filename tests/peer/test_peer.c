@@ -138,6 +138,22 @@ static void test_lists_do_not_grow_for_ever (void)
     ecfs_peer_lists_free (lists);
 }
 
+/* Many segments within a minute: the newest count, not the oldest. */
+static void test_a_new_list_takes_the_place_of_the_oldest (void)
+{
+    EcfsUuid from, nil = {{0}}, one = id_of (1), two = id_of (2);
+    EcfsPeerLists *lists = ecfs_peer_lists_new ();
+    for (uint64_t i = 0; i < 6000; i++) {
+        EcfsCacheCell cell = cell_of (i), first = cell_of (0);
+        g_assert_false (ecfs_peer_lists_ask (lists, &cell, &one, &nil, (int64_t) i, &from));
+        g_assert_true (ecfs_peer_lists_ask (lists, &cell, &two, &nil, (int64_t) i, &from));
+        g_assert_true (ecfs_peer_lists_ask (lists, &first, &two, &nil, (int64_t) i, &from)); /* is used all the time */
+        g_assert_true (ecfs_uuid_equal (&from, &one));
+    }
+    g_assert_cmpuint (ecfs_peer_lists_n (lists), <=, 4096);
+    ecfs_peer_lists_free (lists);
+}
+
 static bool is_of (const EcfsPeerIdentity *one, const EcfsPeerIdentity *other)
 {
     X509_STORE *store = X509_STORE_new ();
@@ -174,6 +190,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/peer/one-of-many-fetches-and-each-gives-to-few", test_one_of_many_fetches_and_each_gives_to_few);
     g_test_add_func ("/peer/who-gives-nothing-is-off-the-list", test_who_gives_nothing_is_off_the_list);
     g_test_add_func ("/peer/lists-do-not-grow-for-ever", test_lists_do_not_grow_for_ever);
+    g_test_add_func ("/peer/a-new-list-takes-the-place-of-the-oldest", test_a_new_list_takes_the_place_of_the_oldest);
     g_test_add_func ("/peer/who-has-the-key-is-known", test_who_has_the_key_is_known);
     return g_test_run ();
 }
