@@ -20,6 +20,7 @@ struct EcfsPeerClient {
 
 typedef struct Call {
     EcfsPeerLook *look;
+    bool wants_cell; /* else a body is text */
     const atomic_bool *stopped;
     EcfsPeerAnswer *answer;
     CURL *easy;
@@ -60,8 +61,9 @@ static size_t on_header (char *bytes, size_t one, size_t size, void *user)
 {
     Call *self = user;
     g_autofree char *line = g_strstrip (g_strndup (bytes, MIN (size, 256)));
+    if (self->header_bytes == 0) /* that goes on, however slowly, shows nothing any more */
+        self->moved_us = ecfs_now_us ();
     self->header_bytes += size;
-    self->moved_us = ecfs_now_us ();
     if (self->header_bytes > MOST_HEADERS)
         return 0;
     if (g_ascii_strncasecmp (line, "Ecfs-From:", 10) == 0)
@@ -127,11 +129,11 @@ static size_t on_body (char *bytes, size_t one, size_t size, void *user)
     Call *self = user;
     long status = 0;
     int64_t now_us = ecfs_now_us ();
-    self->moved_us = now_us;
     if (curl_easy_getinfo (self->easy, CURLINFO_RESPONSE_CODE, &status) != CURLE_OK || status != 200)
         return 0; /* only these have one */
-    if (self->look == NULL)
+    if (!self->wants_cell)
         return take_text (self, bytes, size) ? size * one : 0;
+    self->moved_us = now_us;
     self->body_us = self->body_us == 0 ? now_us : self->body_us;
     bool good = take_cell (self, bytes, size);
     foretell (self, now_us);
@@ -157,7 +159,8 @@ static bool prepare (const EcfsPeerClient *self, CURL *easy)
     struct curl_blob authority = blob_of (self->identity->authority_pem);
     struct curl_blob certificate = blob_of (self->identity->certificate_pem);
     struct curl_blob key = blob_of (self->identity->key_pem);
-    return curl_easy_setopt (easy, CURLOPT_CAINFO_BLOB, &authority) == CURLE_OK &&
+    return curl_easy_setopt (easy, CURLOPT_CAINFO, NULL) == CURLE_OK && /* the system's authorities are none here */
+           curl_easy_setopt (easy, CURLOPT_CAINFO_BLOB, &authority) == CURLE_OK &&
            curl_easy_setopt (easy, CURLOPT_CAPATH, NULL) == CURLE_OK &&
            curl_easy_setopt (easy, CURLOPT_SSLCERT_BLOB, &certificate) == CURLE_OK &&
            curl_easy_setopt (easy, CURLOPT_SSLKEY_BLOB, &key) == CURLE_OK &&
@@ -233,6 +236,7 @@ bool ecfs_peer_call (EcfsPeerClient *self, const char *url, const EcfsPeerReques
 {
     *ret_answer = (EcfsPeerAnswer){.status = 0};
     Call call = {.look = look,
+                 .wants_cell = look != NULL && request->verb == ECFS_PEER_GET,
                  .stopped = stopped,
                  .answer = ret_answer,
                  .expected = request->bytes,
@@ -246,7 +250,7 @@ bool ecfs_peer_call (EcfsPeerClient *self, const char *url, const EcfsPeerReques
     }
     bool good = perform (&call, all);
     give_easy (self, url, call.easy);
-    if (good && ret_answer->status == 200 && look != NULL && ret_answer->bytes != request->bytes) {
+    if (good && ret_answer->status == 200 && call.wants_cell && ret_answer->bytes != request->bytes) {
         g_strlcpy (ret_answer->problem, "its answer ends early", sizeof ret_answer->problem);
         return false;
     }

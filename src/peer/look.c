@@ -12,6 +12,7 @@
 #define MOST_US     (20 * G_USEC_PER_SEC) /* of waiting for one that shows progress */
 #define DOWN_US     (2 * G_USEC_PER_SEC)
 #define SLOW_US     (30 * G_USEC_PER_SEC)
+#define EMPTY       3      /* times: it is left alone for SLOW_US, and twice as long with each more */
 #define MORE_US     150000 /* others get to answer when one has */
 #define REFRESH_US  (30 * G_USEC_PER_SEC)
 
@@ -69,11 +70,23 @@ static void note_lie (EcfsPeers *self, EcfsPeer *peer, const EcfsCacheCell *cell
                    peer->address, cell->segment, object);
 }
 
+/* It promised, or gave, what it had not. Who is only slow may do so for once. */
+static void note_empty (EcfsPeers *self, EcfsPeer *peer, unsigned times)
+{
+    ecfs_mutex_lock (&self->lock);
+    peer->n_empty = MIN (peer->n_empty + times, EMPTY + 7);
+    if (peer->n_empty >= EMPTY) {
+        peer->rests_until_us = ecfs_now_us () + (SLOW_US << (peer->n_empty - EMPTY));
+        note_problem_locked (peer, "it does not give what it promises, and is not asked for a while");
+    }
+    ecfs_mutex_unlock (&self->lock);
+}
+
 static void note_bytes (EcfsPeers *self, EcfsPeer *peer, uint64_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
     peer->fetched_bytes += bytes;
-    peer->n_failures = 0;
+    peer->n_failures = peer->n_empty = 0;
     if (!peer->lies)
         g_clear_pointer (&peer->problem, g_free);
     ecfs_mutex_unlock (&self->lock);
@@ -244,7 +257,9 @@ static void note_failure (const EcfsPeerAsking *self, EcfsPeer *peer, const Ecfs
         note_lie (self->peers, peer, &self->look->look->cell);
     else if (answer->is_given_up && answer->bytes > 0 && atomic_load (&self->look->is_late))
         note_slow (self->peers, peer);
-    else if (!answer->is_given_up && !answer->is_absent && answer->status == 0)
+    else if (answer->is_absent)
+        note_empty (self->peers, peer, 1);
+    else if (!answer->is_given_up && answer->status == 0)
         note_down (self->peers, peer, answer);
 }
 
@@ -273,12 +288,14 @@ static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
         atomic_store (&self->look->is_foretold, false);
         atomic_store (&self->look->due_us, now_us + ECFS_PEER_SILENT_US);
         ecfs_peers_wait_on (peers);
-        if (answer.progress == seen)
+        if (answer.progress <= seen)
             continue;
         seen = answer.progress;
         moved_us = now_us;
-        ecfs_peers_pass_on (peers, &self->look->look->cell);
+        ecfs_peers_pass_on (peers, &self->look->look->cell, seen);
     }
+    if (now_us >= end_us) /* all that time something came to it, it says */
+        note_empty (peers, peer, EMPTY);
     return false;
 }
 

@@ -13,8 +13,8 @@
 typedef struct Fetching {
     EcfsCacheCell cell; /* first: the key */
     unsigned n;
-    unsigned n_asked; /* of these, that still may come from a peer */
-    uint64_t progress;
+    unsigned n_asked;  /* of these, that still may come from a peer */
+    uint64_t progress; /* when something came of it from endpoints, here or at who gets it for us: ms since 1970 */
 } Fetching;
 
 static guint cell_hash (gconstpointer key)
@@ -55,7 +55,7 @@ static EcfsPeer *parse_list (const char *text, unsigned *ret_n)
         list[i].url = url_of (list[i].address);
         good = good && list[i].url != NULL;
     }
-    *ret_n = n;
+    *ret_n = good ? n : 0;
     for (unsigned i = 0; i < n && list != NULL && !good; i++) {
         g_free (list[i].address);
         g_free (list[i].url);
@@ -188,22 +188,23 @@ void ecfs_peers_progress (EcfsPeers *self, const EcfsUuid *object)
 {
     void *value;
     GHashTableIter cells;
+    uint64_t now_ms = (uint64_t) g_get_real_time () / 1000;
     ecfs_mutex_lock (&self->lock);
     g_hash_table_iter_init (&cells, self->fetching);
     while (g_hash_table_iter_next (&cells, NULL, &value)) {
         Fetching *fetching = value;
         if (fetching->n > fetching->n_asked && ecfs_uuid_equal (&fetching->cell.object, object))
-            fetching->progress++;
+            fetching->progress = MAX (fetching->progress, now_ms);
     }
     ecfs_mutex_unlock (&self->lock);
 }
 
-void ecfs_peers_pass_on (EcfsPeers *self, const EcfsCacheCell *cell)
+void ecfs_peers_pass_on (EcfsPeers *self, const EcfsCacheCell *cell, uint64_t progress)
 {
     ecfs_mutex_lock (&self->lock);
     Fetching *fetching = g_hash_table_lookup (self->fetching, cell);
     if (fetching != NULL)
-        fetching->progress++;
+        fetching->progress = MAX (fetching->progress, progress);
     ecfs_mutex_unlock (&self->lock);
 }
 

@@ -22,6 +22,7 @@ typedef struct EcfsPeer {
     bool lies;
     bool is_greeted;     /* right now */
     unsigned n_failures; /* in a row */
+    unsigned n_empty;    /* times that it had nothing of what it gave, or promised; since it gave something */
     int64_t rests_until_us;
     int64_t met_us; /* when it answered last; 0: never */
     char *problem;  /* NULL: none */
@@ -73,8 +74,9 @@ bool ecfs_peers_await (EcfsPeers *self, const EcfsCacheCell *cell, unsigned wait
 
 /** Peers answer: the questions that wait for their turn wait on. */
 void ecfs_peers_wait_on (EcfsPeers *self);
-/** From a peer that gets the cell for us, we know that it goes on. */
-void ecfs_peers_pass_on (EcfsPeers *self, const EcfsCacheCell *cell);
+/** From a peer that gets the cell for us, we know that it goes on. As it was told: where two wait for each other, that
+ * grows no further. */
+void ecfs_peers_pass_on (EcfsPeers *self, const EcfsCacheCell *cell, uint64_t progress);
 /** A question of ours is, and before: has its turn. */
 void ecfs_peers_begun_locked (EcfsPeers *self, EcfsPeerLook *look) ECFS_REQUIRES (self->lock);
 void ecfs_peers_answered_locked (EcfsPeers *self, const EcfsCacheCell *cell) ECFS_REQUIRES (self->lock);
@@ -94,7 +96,7 @@ void ecfs_peers_greet (void *peers);
 typedef struct EcfsPeerAnswer {
     long status;
     EcfsUuid from;     /* 302 */
-    uint64_t progress; /* 202 */
+    uint64_t progress; /* 202: when something came last, ms since 1970 by its source's clock */
     char text[ECFS_UUID_TEXT_SIZE];
     uint64_t bytes;    /* of the body */
     bool is_wrong;     /* a block of it is not what was stored */

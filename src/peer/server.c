@@ -249,6 +249,7 @@ static void leave (Connection *self)
 {
     EcfsPeerServer *server = self->server;
     SSL_free (self->ssl);
+    OPENSSL_thread_stop (); /* the process may end before this thread does */
     ecfs_mutex_lock (&server->lock);
     g_queue_unlink (&server->connections, &self->link);
     server->n_known -= self->is_known;
