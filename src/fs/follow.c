@@ -110,6 +110,7 @@ static void keep_state (const EcfsFsFollow *self, const GError *why)
     json_object_set_int_member (facts, "endpoints", (int64_t) state->n_known);
     json_object_set_boolean_member (facts, "sure", state->is_sure);
     json_object_set_object_member (facts, "reads", ecfs_status_reads (ecfs_archive_read_log (self->fs->archive)));
+    ecfs_status_add_peers (facts, self->fs->archive);
     if (why != NULL)
         json_object_set_string_member (facts, "trouble", why->message);
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);

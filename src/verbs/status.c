@@ -301,17 +301,23 @@ JsonObject *ecfs_status_reads (EcfsReadLog *log)
     return reads;
 }
 
-/* Of a mount that follows as it has noted them. */
-static void add_reads (JsonObject *status, EcfsArchive *archive)
+/* What a mount that follows has noted of itself; false: there is none. */
+static bool add_noted (JsonObject *status, const char *name)
 {
     JsonObject *follow =
         json_object_has_member (status, "follow") ? json_object_get_object_member (status, "follow") : NULL;
     JsonNode *noted = follow != NULL && json_object_get_boolean_member (follow, "lives")
-                          ? json_object_get_member (follow, "reads")
+                          ? json_object_get_member (follow, name)
                           : NULL;
-    if (noted != NULL && JSON_NODE_HOLDS_OBJECT (noted))
-        json_object_set_member (status, "reads", json_node_copy (noted));
-    else
+    bool any = noted != NULL && JSON_NODE_HOLDS_OBJECT (noted);
+    if (any)
+        json_object_set_member (status, name, json_node_copy (noted));
+    return any;
+}
+
+static void add_reads (JsonObject *status, EcfsArchive *archive)
+{
+    if (!add_noted (status, "reads"))
         json_object_set_object_member (status, "reads", ecfs_status_reads (ecfs_archive_read_log (archive)));
 }
 
@@ -509,7 +515,8 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
     add_interrupted (status, self);
     add_reads (status, self);
     (void) ecfs_status_add_cache (status, self); /* there may be none */
-    ecfs_status_add_peers (status, self);
+    if (!add_noted (status, "peers"))
+        ecfs_status_add_peers (status, self);
     ecfs_status_add_events (status, self);
     if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||
         !ecfs_status_add_objects (status, self, found, survey, error) ||

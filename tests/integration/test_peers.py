@@ -83,6 +83,18 @@ def test_what_one_has_another_gets(place):
     assert swarm.state()["served_bytes"] > before
 
 
+def test_a_follower_tells_of_its_peers(place):
+    """Its status is asked for without a word to its mount."""
+    swarm = Swarm(place, 2)
+    swarm.warm(0)
+    swarm.read(1)
+    follower = swarm.followers[0].archive
+    lab.until(lambda: follower.json("status")["peers"]["fetched_bytes"] >= SIZE, 30, "it is told what came from them")
+    [peer] = follower.json("status")["peers"]["list"]  # itself is none
+    assert peer["state"] == "up" and peer["address"].endswith(f":{swarm.ports[0]}")
+    assert "1 of 1 up" in lab.ecfs("status", follower.path).stdout
+
+
 def test_one_that_lies_is_named_and_not_asked_again(place):
     swarm = Swarm(place, 2)
     swarm.warm(1)

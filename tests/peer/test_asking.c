@@ -248,7 +248,7 @@ static void test_who_promises_for_ever_is_left_alone (void)
     int64_t took_us = ecfs_now_us () - begun_us;
     g_test_message ("%.1f s, %u times", (double) took_us / G_USEC_PER_SEC, atomic_load (&other->n_gets));
     g_assert_cmpint (took_us, >, 15 * G_USEC_PER_SEC); /* it was believed for as long as that */
-    g_assert_cmpint (took_us, <, 25 * G_USEC_PER_SEC);
+    g_assert_cmpint (took_us, <, 60 * G_USEC_PER_SEC);
     unsigned n = atomic_load (&other->n_gets);
     for (uint64_t segment = 1; segment < 8; segment++)
         (void) ask (other, segment);
@@ -271,7 +271,7 @@ static void test_headers_that_trickle_keep_nobody (void)
     EcfsPeerRequest request = {.verb = ECFS_PEER_GET, .bytes = sizeof STORED};
     int64_t begun_us = ecfs_now_us ();
     g_assert_false (ecfs_peer_call (other->asker->client, url, &request, NULL, &stopped, &answer));
-    g_assert_cmpint (ecfs_now_us () - begun_us, <, 6 * G_USEC_PER_SEC);
+    g_assert_cmpint (ecfs_now_us () - begun_us, <, 20 * G_USEC_PER_SEC);
     g_assert_true (answer.is_silent);
     other_free (other);
 }
