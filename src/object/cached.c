@@ -9,6 +9,7 @@
 #define LOOK_US       150000 /* endpoints are asked then, if there is no answer of the cache */
 #define PEER_SPARE_US 500000 /* that peers may take beyond … */
 #define PEER_TIMES    2      /* … so many times what endpoints would */
+#define OUTLOOK_US    250000 /* how often that is looked at */
 
 /* A look that is under way. Holds a reference to the reader, and one to its fetch, which may be given up before the
  * look's turn comes: then it keeps nothing from others while the disk hangs. */
@@ -21,6 +22,7 @@ struct EcfsFetchLook {
     bool has_memory;      /* all ranges have; the thread's that is asked */
     bool asks_peers;      /* the cache had it not; guarded by reader lock, like the next */
     size_t granted_bytes; /* for the memory of all ranges, while peers are asked */
+    int64_t outlook_us;   /* when what endpoints would take was looked at */
     EcfsPeerLook peers;
 };
 typedef struct EcfsFetchLook Look;
@@ -282,10 +284,15 @@ static int64_t endpoints_us_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIR
 /* Late is what shows nothing, and what will take longer than from endpoints; it may still be first. */
 static bool give_up_peers_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock)
 {
+    if (now_us - self->look->outlook_us >= OUTLOOK_US) {
+        self->look->outlook_us = now_us;
+        atomic_store (&self->look->peers.endpoints_us, MIN (endpoints_us_locked (self, now_us), INT64_MAX / 8));
+    }
     int64_t left_us = atomic_load (&self->look->peers.due_us) - now_us;
-    if (left_us >= 0 && (left_us <= PEER_SPARE_US || !atomic_load (&self->look->peers.is_foretold)))
-        return false;
-    if (left_us >= 0 && left_us <= PEER_SPARE_US + PEER_TIMES * MIN (endpoints_us_locked (self, now_us), INT64_MAX / 8))
+    int64_t endpoints_us = atomic_load (&self->look->peers.endpoints_us);
+    bool is_foretold = atomic_load (&self->look->peers.is_foretold);
+    /* What should have been here will take as long again. */
+    if (is_foretold ? ABS (left_us) <= PEER_SPARE_US + PEER_TIMES * endpoints_us : left_us >= 0)
         return false;
     atomic_store (&self->look->peers.is_late, true);
     self->state = FETCH_RUNNING;

@@ -6,7 +6,7 @@
 #include <curl/curl.h>
 #include <string.h>
 
-#define CONNECT_MS    2000L
+#define CONNECT_MS    3000L
 #define MOST_HEADERS  4096 /* bytes */
 #define MOST_IDLE     4    /* at each peer */
 #define CONNECTIONS   1L
@@ -240,7 +240,7 @@ bool ecfs_peer_call (EcfsPeerClient *self, const char *url, const EcfsPeerReques
                  .stopped = stopped,
                  .answer = ret_answer,
                  .expected = request->bytes,
-                 .silent_us = ECFS_PEER_SILENT_US + request->wait_ms * (int64_t) 1000};
+                 .silent_us = ECFS_PEER_STALLED_US + request->wait_ms * (int64_t) 1000};
     g_autofree char *path = ecfs_peer_request_path (request);
     g_autofree char *all = g_strconcat (url, path, NULL);
     call.easy = take_easy (self, url);

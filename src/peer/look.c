@@ -5,16 +5,19 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ATTEMPTS    3
-#define FAILURES    3 /* in a row: it is down */
-#define WAIT_MS     250
-#define PATIENCE_US (5 * G_USEC_PER_SEC)  /* with one that answers that it is fetching, and gets nothing */
-#define MOST_US     (20 * G_USEC_PER_SEC) /* of waiting for one that shows progress */
-#define DOWN_US     (2 * G_USEC_PER_SEC)
-#define SLOW_US     (30 * G_USEC_PER_SEC)
-#define EMPTY       3      /* times: it is left alone for SLOW_US, and twice as long with each more */
-#define MORE_US     150000 /* others get to answer when one has */
-#define REFRESH_US  (30 * G_USEC_PER_SEC)
+#define ATTEMPTS         3
+#define FAILURES         3    /* in a row: it is down */
+#define WAIT_MS          250u /* for its answer, the first time; then twice as long, … */
+#define MOST_WAIT_MS     1000u
+#define PATIENCE_MOST_US (30 * G_USEC_PER_SEC)
+#define PATIENCE_US      (5 * G_USEC_PER_SEC)  /* with one that answers that it is fetching, and gets nothing */
+#define MOST_US          (20 * G_USEC_PER_SEC) /* of waiting for one that shows progress, or … */
+#define MOST_TIMES       4                     /* … so many times what endpoints would take */
+#define DOWN_US          (2 * G_USEC_PER_SEC)
+#define SLOW_US          (30 * G_USEC_PER_SEC)
+#define EMPTY            3      /* times: it is left alone for SLOW_US, and twice as long with each more */
+#define MORE_US          150000 /* others get to answer when one has */
+#define REFRESH_US       (30 * G_USEC_PER_SEC)
 
 static bool is_over (const EcfsPeerAsking *self)
 {
@@ -71,10 +74,10 @@ static void note_lie (EcfsPeers *self, EcfsPeer *peer, const EcfsCacheCell *cell
 }
 
 /* It promised, or gave, what it had not. Who is only slow may do so for once. */
-static void note_empty (EcfsPeers *self, EcfsPeer *peer, unsigned times)
+static void note_empty (EcfsPeers *self, EcfsPeer *peer)
 {
     ecfs_mutex_lock (&self->lock);
-    peer->n_empty = MIN (peer->n_empty + times, EMPTY + 7);
+    peer->n_empty = MIN (peer->n_empty + 1, EMPTY + 7);
     if (peer->n_empty >= EMPTY) {
         peer->rests_until_us = ecfs_now_us () + (SLOW_US << (peer->n_empty - EMPTY));
         note_problem_locked (peer, "it does not give what it promises, and is not asked for a while");
@@ -241,7 +244,10 @@ static bool ask_where (const EcfsPeerAsking *self, const EcfsUuid *without, Ecfs
         return false;
     if (asked == NULL)
         return ecfs_peers_where (peers, &request, ret_from) == ECFS_PEER_ELSEWHERE;
-    if (!ecfs_peer_call (peers->client, asked->url, &request, self->look, &peers->stopped, &answer)) {
+    int64_t begun_us = ecfs_now_us ();
+    bool good = ecfs_peer_call (peers->client, asked->url, &request, self->look, &peers->stopped, &answer);
+    ecfs_peers_note_answer (peers, ecfs_now_us () - begun_us);
+    if (!good) {
         if (!answer.is_given_up)
             note_down (peers, asked, &answer);
         return true;
@@ -258,9 +264,21 @@ static void note_failure (const EcfsPeerAsking *self, EcfsPeer *peer, const Ecfs
     else if (answer->is_given_up && answer->bytes > 0 && atomic_load (&self->look->is_late))
         note_slow (self->peers, peer);
     else if (answer->is_absent)
-        note_empty (self->peers, peer, 1);
+        note_empty (self->peers, peer);
     else if (!answer->is_given_up && answer->status == 0)
         note_down (self->peers, peer, answer);
+}
+
+/* Where many share a slow line, that goes on for as long as endpoints would take for them. */
+static int64_t most_us (const EcfsPeerAsking *self)
+{
+    return MAX (MOST_US, MOST_TIMES * MIN (atomic_load (&self->look->endpoints_us), INT64_MAX / 8));
+}
+
+static int64_t patience_us (const EcfsPeerAsking *self)
+{
+    int64_t endpoints_us = MIN (atomic_load (&self->look->endpoints_us), PATIENCE_MOST_US);
+    return CLAMP (MOST_TIMES * endpoints_us, PATIENCE_US, PATIENCE_MOST_US);
 }
 
 /* Gets it from one that has it, or is about to. */
@@ -268,9 +286,9 @@ static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
 {
     EcfsPeers *peers = self->peers;
     uint64_t seen = 0;
-    int64_t now_us = ecfs_now_us (), moved_us = now_us, end_us = now_us + MOST_US;
+    int64_t now_us = ecfs_now_us (), moved_us = now_us, begun_us = now_us;
     EcfsPeerRequest request = request_of (self, ECFS_PEER_GET, NULL);
-    while (!is_over (self) && now_us < end_us && now_us - moved_us < PATIENCE_US) {
+    while (!is_over (self) && now_us - begun_us < most_us (self) && now_us - moved_us < patience_us (self)) {
         EcfsPeerAnswer answer;
         bool good = ecfs_peer_call (peers->client, peer->url, &request, self->look, &peers->stopped, &answer);
         if (good && answer.status == 200) {
@@ -286,7 +304,9 @@ static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
          * to it for a while, and would come to us no sooner. */
         now_us = ecfs_now_us ();
         atomic_store (&self->look->is_foretold, false);
-        atomic_store (&self->look->due_us, now_us + ECFS_PEER_SILENT_US);
+        request.wait_ms = MIN (2 * request.wait_ms, MOST_WAIT_MS);
+        atomic_store (&self->look->due_us,
+                      now_us + ecfs_peers_silent_us (peers, self->look) + request.wait_ms * (int64_t) 1000);
         ecfs_peers_wait_on (peers);
         if (answer.progress <= seen)
             continue;
@@ -294,8 +314,8 @@ static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
         moved_us = now_us;
         ecfs_peers_pass_on (peers, &self->look->look->cell, seen);
     }
-    if (now_us >= end_us) /* all that time something came to it, it says */
-        note_empty (peers, peer, EMPTY);
+    if (now_us - begun_us >= most_us (self)) /* all that time something came to it, it says */
+        note_empty (peers, peer);
     return false;
 }
 

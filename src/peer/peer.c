@@ -8,6 +8,9 @@
 #define MOST_LOOKERS ECFS_PEER_LOOKERS
 #define MOST_CALLERS 16
 #define KNOWN_US     G_USEC_PER_SEC
+#define SLOW_TIMES   4      /* the time that peers take for an answer, of late … */
+#define ANSWER_US    500000 /* as long as none has answered: many begin at once */
+#define ANSWERS      8      /* … which so many are */
 
 /* A cell that somebody here fetches. */
 typedef struct Fetching {
@@ -91,6 +94,7 @@ EcfsPeers *ecfs_peers_new (const EcfsPeersParams *params, GError **error)
     self->bytes_per_s = params->bytes_per_s;
     self->max_connections = params->max_connections;
     self->cache = params->cache;
+    atomic_init (&self->answer_us, ANSWER_US);
     self->lists = ecfs_peer_lists_new ();
     self->fetching = g_hash_table_new_full (cell_hash, cell_equal, NULL, g_free);
     self->identity = ecfs_peer_identity_new (*params->key, &self->id);
@@ -208,19 +212,33 @@ void ecfs_peers_pass_on (EcfsPeers *self, const EcfsCacheCell *cell, uint64_t pr
     ecfs_mutex_unlock (&self->lock);
 }
 
+int64_t ecfs_peers_silent_us (EcfsPeers *self, EcfsPeerLook *look)
+{
+    int64_t slow_us = SLOW_TIMES * atomic_load (&self->answer_us);
+    return CLAMP (MAX (slow_us, atomic_load (&look->endpoints_us)), ECFS_PEER_SILENT_US, ECFS_PEER_SILENT_MOST_US);
+}
+
+void ecfs_peers_note_answer (EcfsPeers *self, int64_t elapsed_us)
+{
+    int64_t answer_us = atomic_load (&self->answer_us); /* that two do so at once does not matter */
+    atomic_store (&self->answer_us, answer_us + (elapsed_us - answer_us) / ANSWERS);
+}
+
 void ecfs_peers_wait_on (EcfsPeers *self)
 {
-    int64_t due_us = ecfs_now_us () + ECFS_PEER_SILENT_US;
+    int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&self->lock);
-    for (GList *l = self->queued.head; l != NULL; l = l->next)
-        atomic_store (&((EcfsPeerLook *) l->data)->due_us, due_us);
+    for (GList *l = self->queued.head; l != NULL; l = l->next) {
+        EcfsPeerLook *look = l->data;
+        atomic_store (&look->due_us, now_us + ecfs_peers_silent_us (self, look));
+    }
     ecfs_mutex_unlock (&self->lock);
 }
 
 void ecfs_peers_begun_locked (EcfsPeers *self, EcfsPeerLook *look)
 {
     (void) g_queue_remove (&self->queued, look); /* it is there */
-    atomic_store (&look->due_us, ecfs_now_us () + ECFS_PEER_SILENT_US);
+    atomic_store (&look->due_us, ecfs_now_us () + ecfs_peers_silent_us (self, look));
 }
 
 void ecfs_peers_answered_locked (EcfsPeers *self, const EcfsCacheCell *cell)
@@ -306,7 +324,7 @@ bool ecfs_peers_look (EcfsPeers *self, EcfsPeerLook *look)
         *asking = (EcfsPeerAsking){.peers = self, .look = look};
         self->n_looks++;
         begin_locked (self, &look->look->cell);
-        atomic_store (&look->due_us, ecfs_now_us () + ECFS_PEER_SILENT_US);
+        atomic_store (&look->due_us, ecfs_now_us () + ecfs_peers_silent_us (self, look));
         g_queue_push_tail (&self->queued, look);
         ecfs_workers_push (self->lookers, ecfs_peers_run_look, asking);
     }

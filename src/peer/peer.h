@@ -54,8 +54,9 @@ typedef struct EcfsPeerLook {
      * of it is. */
     _Atomic int64_t due_us;
     atomic_bool is_foretold;
-    atomic_bool is_left; /* set by the caller: nobody wants it any more, */
-    atomic_bool is_late; /* … or somebody has begun without them */
+    _Atomic int64_t endpoints_us; /* set by the caller: what they would take, as far as is known; 0: it is not */
+    atomic_bool is_left;          /* set by the caller: nobody wants it any more, */
+    atomic_bool is_late;          /* … or somebody has begun without them */
 } EcfsPeerLook;
 
 /** Asks; @look stays the caller's. False: there is nobody to ask, and nothing of it is called. When it was answered,

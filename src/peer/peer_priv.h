@@ -10,8 +10,12 @@
 #include "util/lock.h"
 #include "util/ticker.h"
 
-#define ECFS_PEER_LOOKERS   16
-#define ECFS_PEER_SILENT_US 1000000 /* nobody waits for longer without any progress */
+#define ECFS_PEER_LOOKERS 16
+/* Nobody waits for longer without any progress, except where endpoints would take as long: who asks these instead as
+ * soon as all is slow makes them slower for everybody. */
+#define ECFS_PEER_SILENT_US      1000000
+#define ECFS_PEER_SILENT_MOST_US 8000000
+#define ECFS_PEER_STALLED_US     3000000 /* … and then a question has failed */
 
 /* One of the list. */
 typedef struct EcfsPeer {
@@ -58,6 +62,7 @@ struct EcfsPeers {
     EcfsPeerLists *lists;
     GHashTable *fetching; /* EcfsCacheCell → Fetching */
     _Atomic uint64_t served_bytes;
+    _Atomic int64_t answer_us; /* that peers take for an answer, smoothed */
 };
 
 /* What somebody is told who asks from whom to get a cell. */
@@ -72,6 +77,10 @@ EcfsPeerWhere ecfs_peers_where (EcfsPeers *self, const EcfsPeerRequest *request,
 /** Whether the cell is being fetched, after it has waited for progress; *ret_progress: grows with each. */
 bool ecfs_peers_await (EcfsPeers *self, const EcfsCacheCell *cell, unsigned wait_ms, uint64_t *ret_progress);
 
+/** How long @look may see nothing until endpoints are asked as well. */
+int64_t ecfs_peers_silent_us (EcfsPeers *self, EcfsPeerLook *look);
+/** A peer has answered a question that needs no waiting, after so long, or not for so long. */
+void ecfs_peers_note_answer (EcfsPeers *self, int64_t elapsed_us);
 /** Peers answer: the questions that wait for their turn wait on. */
 void ecfs_peers_wait_on (EcfsPeers *self);
 /** From a peer that gets the cell for us, we know that it goes on. As it was told: where two wait for each other, that

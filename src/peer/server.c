@@ -21,7 +21,7 @@
 #define STRANGERS_MAX 64
 #define SHAKE_US      (5 * G_USEC_PER_SEC)
 #define HEAD_US       (5 * G_USEC_PER_SEC)  /* from its first byte on */
-#define IDLE_US       (30 * G_USEC_PER_SEC) /* between requests */
+#define IDLE_US       (90 * G_USEC_PER_SEC) /* between requests: who is greeted each half minute stays */
 #define CHUNK_US      (10 * G_USEC_PER_SEC)
 #define CHUNK_BYTES   65536
 #define STACK_BYTES   (256u << 10)

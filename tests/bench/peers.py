@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -68,7 +69,8 @@ def round_of(size, rate, n, with_peers):
         lab.ecfs("wait", writer.path)
         writer.umount()
         ports = [lab.free_port() for _ in range(n)] if with_peers else []
-        readers = [Reader(place, archive, number, ports) for number in range(n)]
+        with ThreadPoolExecutor(6) as workers:
+            readers = list(workers.map(lambda number: Reader(place, archive, number, ports), range(n)))
         time.sleep(3 if with_peers else 0)  # a bench: all have met, or the first seconds show it
         for endpoint in archive.endpoints:
             endpoint.proxy.tell("throttle", rate // len(archive.endpoints))

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define STORED "stored."
+#define EMPTY  3 /* times that one is believed */
 
 static const uint8_t key[ECFS_KEY_BYTES] = {1};
 
@@ -201,17 +202,26 @@ static Question *question_new (uint64_t segment)
     return self;
 }
 
-/* False: nobody was asked. */
-static bool ask (Other *self, uint64_t segment)
+/* It is not found. Takes @question. */
+static void await (Other *self, Question *question)
 {
-    g_autofree Question *question = question_new (segment);
-    if (!ecfs_peers_look (self->asker, &question->peers))
-        return false;
     while (atomic_load (&question->found) < 0)
         g_usleep (1000);
     g_assert_false (atomic_load (&question->found));
     ecfs_peers_settle (self->asker, &question->look.cell);
-    return true;
+    g_free (question);
+}
+
+/* False: nobody was asked. */
+static bool ask (Other *self, uint64_t segment)
+{
+    Question *question = question_new (segment);
+    bool asks = ecfs_peers_look (self->asker, &question->peers);
+    if (asks)
+        await (self, question);
+    else
+        g_free (question);
+    return asks;
 }
 
 static void test_who_has_nothing_of_what_it_gives_is_left_alone (void)
@@ -242,15 +252,21 @@ static void test_progress_is_passed_on_as_it_is_told (void)
 
 static void test_who_promises_for_ever_is_left_alone (void)
 {
+    Question *questions[EMPTY];
     Other *other = other_new (promise_for_ever);
     int64_t begun_us = ecfs_now_us ();
-    g_assert_true (ask (other, 0));
+    for (uint64_t segment = 0; segment < EMPTY; segment++) {
+        questions[segment] = question_new (segment);
+        g_assert_true (ecfs_peers_look (other->asker, &questions[segment]->peers));
+    }
+    for (unsigned i = 0; i < EMPTY; i++)
+        await (other, questions[i]);
     int64_t took_us = ecfs_now_us () - begun_us;
     g_test_message ("%.1f s, %u times", (double) took_us / G_USEC_PER_SEC, atomic_load (&other->n_gets));
     g_assert_cmpint (took_us, >, 15 * G_USEC_PER_SEC); /* it was believed for as long as that */
     g_assert_cmpint (took_us, <, 60 * G_USEC_PER_SEC);
     unsigned n = atomic_load (&other->n_gets);
-    for (uint64_t segment = 1; segment < 8; segment++)
+    for (uint64_t segment = EMPTY; segment < 8; segment++)
         (void) ask (other, segment);
     EcfsPeersState state;
     ecfs_peers_state (other->asker, &state);
@@ -259,6 +275,26 @@ static void test_who_promises_for_ever_is_left_alone (void)
     g_assert_true (peer->is_up && strstr (peer->problem, "promises") != NULL); /* for that, and nothing else */
     ecfs_peers_state_clear (&state);
     g_assert_cmpuint (atomic_load (&other->n_gets), ==, n);
+    other_free (other);
+}
+
+/* Who asks endpoints as soon as all is slow makes all slower. */
+static void test_patience_is_as_long_as_all_others_take (void)
+{
+    Other *other = other_new (say_zeros);
+    g_autofree Question *question = question_new (0);
+    for (unsigned i = 0; i < 100; i++)
+        ecfs_peers_note_answer (other->asker, 1000);
+    g_assert_cmpint (ecfs_peers_silent_us (other->asker, &question->peers), ==, ECFS_PEER_SILENT_US);
+    atomic_store (&question->peers.endpoints_us, 5 * G_USEC_PER_SEC);
+    g_assert_cmpint (ecfs_peers_silent_us (other->asker, &question->peers), ==, 5 * G_USEC_PER_SEC);
+    atomic_store (&question->peers.endpoints_us, 0);
+    for (unsigned i = 0; i < 100; i++)
+        ecfs_peers_note_answer (other->asker, G_USEC_PER_SEC);
+    g_assert_cmpint (ecfs_peers_silent_us (other->asker, &question->peers), >, 3 * G_USEC_PER_SEC);
+    for (unsigned i = 0; i < 100; i++)
+        ecfs_peers_note_answer (other->asker, 100 * G_USEC_PER_SEC);
+    g_assert_cmpint (ecfs_peers_silent_us (other->asker, &question->peers), ==, ECFS_PEER_SILENT_MOST_US);
     other_free (other);
 }
 
@@ -284,6 +320,7 @@ int main (int argc, char **argv)
                      test_who_has_nothing_of_what_it_gives_is_left_alone);
     g_test_add_func ("/peer/progress-is-passed-on-as-it-is-told", test_progress_is_passed_on_as_it_is_told);
     g_test_add_func ("/peer/who-promises-for-ever-is-left-alone", test_who_promises_for_ever_is_left_alone);
+    g_test_add_func ("/peer/patience-is-as-long-as-all-others-take", test_patience_is_as_long_as_all_others_take);
     g_test_add_func ("/peer/headers-that-trickle-keep-nobody", test_headers_that_trickle_keep_nobody);
     return g_test_run ();
 }
