@@ -13,7 +13,7 @@
 #define ECFS_PEER_LOOKERS 16
 /* Nobody waits for longer without any progress, except where endpoints would take as long: who asks these instead as
  * soon as all is slow makes them slower for everybody. */
-#define ECFS_PEER_SILENT_US      1000000
+#define ECFS_PEER_SILENT_US      2500000
 #define ECFS_PEER_SILENT_MOST_US 8000000
 #define ECFS_PEER_STALLED_US     3000000 /* … and then a question has failed */
 
