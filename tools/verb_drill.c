@@ -37,6 +37,50 @@ static void print_key (JsonObject *report)
 
 /* Reading */
 
+/* What is left of the month of its account, in words. */
+static char *left_text (JsonObject *endpoint)
+{
+    GString *text = g_string_new (NULL);
+    bool exceeds = json_object_get_boolean_member (endpoint, "exceeds_month");
+    if (json_object_has_member (endpoint, "requests_left"))
+        g_string_append_printf (text, ", %" PRIi64 " requests", tool_number (endpoint, "requests_left"));
+    if (json_object_has_member (endpoint, "egress_left_bytes")) {
+        g_autofree char *left = tool_bytes (tool_double (endpoint, "egress_left_bytes"));
+        g_string_append_printf (text, "%s%s to read", text->len > 0 ? " and " : ", ", left);
+    }
+    if (text->len > 0)
+        g_string_append_printf (text, " left this month%s", exceeds ? ": NOT ENOUGH" : "");
+    return g_string_free (text, FALSE);
+}
+
+/* Before anything is read. Endpoints are listed where somebody counts what is asked of them. */
+static void print_plan (JsonObject *plan, bool dry_run)
+{
+    JsonArray *endpoints = json_object_get_array_member (plan, "endpoints");
+    g_autofree char *content = tool_bytes ((double) tool_number (plan, "bytes"));
+    g_autofree char *all = tool_bytes ((double) tool_number (plan, "read_bytes"));
+    printf ("%s %" PRIi64 " of %" PRIi64 " objects twice, %s each time: about %s in %" PRIi64 " requests",
+            dry_run ? "would read" : "will read", tool_number (plan, "sampled"), tool_number (plan, "objects"), content,
+            all, tool_number (plan, "requests"));
+    if (json_object_has_member (plan, "cost_millionths")) {
+        g_autofree char *money = tool_money (tool_number (plan, "cost_millionths"));
+        printf (", which costs about %s", money);
+    }
+    if (dry_run)
+        printf (" (--seed %" PRIi64 " reads the same)", tool_number (plan, "seed"));
+    puts ("");
+    for (unsigned i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        const bool priced = json_object_has_member (endpoint, "cost_millionths");
+        g_autofree char *left = left_text (endpoint), *bytes = tool_bytes (tool_double (endpoint, "read_bytes"));
+        g_autofree char *money = tool_money (priced ? tool_number (endpoint, "cost_millionths") : 0);
+        if (priced || *left != '\0')
+            printf ("  %s: %s in %" PRIi64 " requests%s%s%s\n", tool_text (endpoint, "name"), bytes,
+                    tool_number (endpoint, "requests"), priced ? " for " : "", priced ? money : "", left);
+    }
+    (void) fflush (stdout); /* whoever waits reads it now */
+}
+
 static void print_speed (JsonObject *report)
 {
     double seconds = tool_double (report, "seconds"), all = tool_double (report, "seconds_with_all");
@@ -132,7 +176,43 @@ static bool parse_percent (const char *text, double *ret_percent)
     return end != text && (*end == '\0' || strcmp (end, "%") == 0) && *ret_percent > 0 && *ret_percent <= 100;
 }
 
-static int run (const Verb *verb, const char *directory, EcfsDrill *drill, const char *html, bool json)
+typedef struct DrillOutput {
+    const char *html;
+    gboolean json, dry_run;
+} DrillOutput;
+
+/* NULL, without an error, where nothing is read. */
+static JsonObject *plan_of (Ecfs *ecfs, const EcfsDrill *drill, GError **error)
+{
+    g_autofree char *text = drill->without == NULL ? NULL : ecfs_drill_cost (ecfs, drill, error);
+    return text == NULL ? NULL : tool_json_object (text);
+}
+
+static void print_object (JsonObject *object)
+{
+    JsonNode *node = json_node_new (JSON_NODE_OBJECT);
+    json_node_set_object (node, object);
+    tool_print_json (node);
+}
+
+static void print_report (JsonObject *report, JsonObject *plan, const DrillOutput *output)
+{
+    if (output->json) {
+        if (plan != NULL)
+            json_object_set_object_member (report, "planned", json_object_ref (plan));
+        print_object (report);
+        return;
+    }
+    if (output->html != NULL)
+        return;
+    if (plan != NULL)
+        print_reading (report);
+    else
+        print_losses (report);
+    print_key (report);
+}
+
+static int run (const Verb *verb, const char *directory, EcfsDrill *drill, const DrillOutput *output)
 {
     bool good = true;
     ToolTransfer transfer;
@@ -140,6 +220,16 @@ static int run (const Verb *verb, const char *directory, EcfsDrill *drill, const
     g_autoptr (Ecfs) ecfs = ecfs_open (directory, 0, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
+    g_autoptr (JsonObject) plan = plan_of (ecfs, drill, &error);
+    if (error != NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    if (plan != NULL && !output->json && output->html == NULL)
+        print_plan (plan, output->dry_run);
+    if (output->dry_run) {
+        if (output->json)
+            print_object (plan);
+        return TOOL_DONE;
+    }
     tool_transfer_begin (&transfer, verb->name);
     drill->transfer = &transfer.transfer;
     g_autofree char *text = ecfs_drill (ecfs, drill, &good, &error);
@@ -147,16 +237,9 @@ static int run (const Verb *verb, const char *directory, EcfsDrill *drill, const
         return tool_transfer_end (&transfer, error);
     (void) tool_transfer_end (&transfer, NULL); /* what could not be read was told */
     g_autoptr (JsonObject) report = tool_json_object (text);
-    if (html != NULL && !page_drill (report, directory, good, html, &error))
+    if (output->html != NULL && !page_drill (report, directory, good, output->html, &error))
         return tool_fail (verb->name, error, TOOL_FAILED);
-    if (json)
-        puts (text);
-    else if (html == NULL && drill->without != NULL)
-        print_reading (report);
-    else if (html == NULL)
-        print_losses (report);
-    if (!json && html == NULL)
-        print_key (report);
+    print_report (report, plan, output);
     return good ? TOOL_DONE : TOOL_FAILED;
 }
 
@@ -164,20 +247,27 @@ int verb_drill (const Verb *verb, int argc, char **argv)
 {
     g_autofree char *without = NULL, *sample = NULL, *html = NULL;
     gint64 seed = 0;
-    gboolean json = FALSE;
+    DrillOutput output = {.json = FALSE};
     const GOptionEntry options[] = {
         {"without", 'w', 0, G_OPTION_ARG_STRING, &without, "Endpoints to do without; none: ask the catalog alone",
          "NAME,..."},
         {"sample", 's', 0, G_OPTION_ARG_STRING, &sample, "Share of the objects to read (1%)", "P%"},
         {"seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Number that chooses the sample; the report shows it (random)", "N"},
         {"html", 0, 0, G_OPTION_ARG_FILENAME, &html, "Write a page for people to this file, and print nothing", "FILE"},
-        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &output.dry_run, "Only tell what reading the sample takes and costs",
+         NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &output.json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, 1);
     EcfsDrill drill = {.percent = 1};
     if (sample != NULL && (without == NULL || !parse_percent (sample, &drill.percent))) {
         tool_say (verb->name, without == NULL ? "--sample needs --without, which names the endpoints to do without"
                                               : "--sample takes more than 0%% and at most 100%%");
+        return TOOL_USAGE;
+    }
+    if (output.dry_run && (without == NULL || html != NULL)) {
+        tool_say (verb->name, without == NULL ? "--dry-run needs --without: else the catalog alone is asked"
+                                              : "--dry-run has no page: it takes no --html");
         return TOOL_USAGE;
     }
     g_auto (GStrv) names = without == NULL ? NULL : g_strsplit (without, ",", -1);
@@ -187,5 +277,6 @@ int verb_drill (const Verb *verb, int argc, char **argv)
     }
     drill.without = (const char *const *) names;
     drill.seed = seed != 0 ? (uint64_t) seed : (uint64_t) g_random_int () + 1;
-    return run (verb, argv[1], &drill, html, json);
+    output.html = html;
+    return run (verb, argv[1], &drill, &output);
 }

@@ -481,6 +481,12 @@ typedef struct EcfsDrill {
  */
 char *ecfs_drill (Ecfs *self, const EcfsDrill *what, bool *ret_good, GError **error);
 
+/**
+ * What ecfs_drill () will take with the same @what, which has endpoints to do without: bytes, requests and money, for
+ * each endpoint, as a JSON object (ecfs-drill(1) lists the members); g_free (). Asks the catalog alone.
+ */
+char *ecfs_drill_cost (Ecfs *self, const EcfsDrill *what, GError **error);
+
 typedef enum EcfsWaitFlags {
     ECFS_WAIT_QUORUM = 1 << 0, /* until it is committed, not until all stripes are stored */
     /* Without a mount: true when nothing is staged and the journal is stored. Else ENOTCONN, since what was written to

@@ -36,8 +36,7 @@ typedef struct Drill {
     size_t n_endpoints;
     EcfsMonthUse *sent_before; /* n_endpoints */
     bool has_key;              /* it comes back */
-    GRand *random;
-    uint64_t n_objects, n_seen, n_wanted;
+    EcfsDrillSample sample;
     uint64_t n_doomed;  /* of all, that the catalog knows to be unreadable without the endpoints */
     uint64_t n_sampled; /* that are there still */
     uint64_t n_unreadable, n_broken;
@@ -256,12 +255,34 @@ void ecfs_drill_standing (EcfsArchive *archive, const EcfsObjectRow *object, con
     }
 }
 
-static bool is_chosen (Drill *self)
+bool ecfs_drill_sample_begin (EcfsDrillSample *self, EcfsArchive *archive, const EcfsDrill *what, GError **error)
+{
+    EcfsTotals totals;
+    const guint32 seeds[] = {(guint32) what->seed, (guint32) (what->seed >> 32)};
+    if (!(what->percent > 0 && what->percent <= 100))
+        return ecfs_fail (error, EINVAL, "a sample is more than 0%% and at most 100%% of the objects");
+    if (!ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, error))
+        return false;
+    double wanted = ceil ((double) totals.n_objects * what->percent / 100);
+    *self = (EcfsDrillSample){.random = g_rand_new_with_seed_array (seeds, G_N_ELEMENTS (seeds)),
+                              .n_objects = totals.n_objects,
+                              .n_wanted = MIN ((uint64_t) MAX (wanted, 1), totals.n_objects)};
+    return true;
+}
+
+void ecfs_drill_sample_clear (EcfsDrillSample *self)
+{
+    g_clear_pointer (&self->random, g_rand_free);
+}
+
+bool ecfs_drill_sample_draws (EcfsDrillSample *self)
 {
     uint64_t n_left = self->n_objects - MIN (self->n_seen, self->n_objects);
-    uint64_t n_wanted = self->n_wanted - self->tally.progress.n_found;
     self->n_seen++;
-    return n_left > 0 && g_rand_double (self->random) * (double) n_left < (double) n_wanted;
+    bool draws =
+        n_left > 0 && g_rand_double (self->random) * (double) n_left < (double) (self->n_wanted - self->n_drawn);
+    self->n_drawn += draws;
+    return draws;
 }
 
 static bool consider (Drill *self, const EcfsObjectRow *object, GError **error)
@@ -274,7 +295,7 @@ static bool consider (Drill *self, const EcfsObjectRow *object, GError **error)
     for (unsigned i = 0; i < standing.n; i++)
         standing.held[i] = standing.held[i] && !self->without[standing.holder[i]];
     self->n_doomed += !ecfs_codec_decodable (codec, standing.held);
-    if (!is_chosen (self))
+    if (!ecfs_drill_sample_draws (&self->sample))
         return true;
     Item *item = g_new0 (Item, 1);
     *item = (Item){.drill = self, .object = object->id, .size = object->size};
@@ -339,21 +360,21 @@ static void add_notices (const Drill *self, JsonObject *report)
     JsonArray *notices = json_array_new ();
     uint64_t last = 0;
     for (size_t i = 0; i < G_N_ELEMENTS (parts); i++) {
-        uint64_t n_bad = MAX ((uint64_t) ceil (parts[i] * (double) self->n_objects), 1);
-        if (n_bad == last || n_bad > self->n_objects)
+        uint64_t n_bad = MAX ((uint64_t) ceil (parts[i] * (double) self->sample.n_objects), 1);
+        if (n_bad == last || n_bad > self->sample.n_objects)
             continue;
         last = n_bad;
         JsonObject *notice = json_object_new ();
         json_object_set_int_member (notice, "objects", (int64_t) n_bad);
         json_object_set_double_member (notice, "probability",
-                                       ecfs_sample_notices (self->n_objects, self->n_sampled, n_bad));
+                                       ecfs_sample_notices (self->sample.n_objects, self->n_sampled, n_bad));
         json_array_add_object_element (notices, notice);
     }
     json_object_set_array_member (report, "notices", notices);
     json_object_set_double_member (report, "confidence", ECFS_SAMPLE_CONFIDENCE);
-    json_object_set_int_member (
-        report, "unreadable_at_most",
-        (int64_t) ecfs_sample_most_bad (self->n_objects, self->n_sampled, self->n_unreadable, ECFS_SAMPLE_CONFIDENCE));
+    json_object_set_int_member (report, "unreadable_at_most",
+                                (int64_t) ecfs_sample_most_bad (self->sample.n_objects, self->n_sampled,
+                                                                self->n_unreadable, ECFS_SAMPLE_CONFIDENCE));
 }
 
 static void report_reading (const Drill *self, JsonObject *report)
@@ -363,7 +384,7 @@ static void report_reading (const Drill *self, JsonObject *report)
         json_array_add_string_element (without, *name);
     json_object_set_array_member (report, "without", without);
     json_object_set_int_member (report, "seed", (int64_t) self->what->seed);
-    json_object_set_int_member (report, "objects", (int64_t) self->n_objects);
+    json_object_set_int_member (report, "objects", (int64_t) self->sample.n_objects);
     json_object_set_int_member (report, "unreadable_by_catalog", (int64_t) self->n_doomed);
     json_object_set_int_member (report, "sampled", (int64_t) self->n_sampled);
     json_object_set_int_member (report, "bytes", (int64_t) self->bytes);
@@ -378,43 +399,40 @@ static void report_reading (const Drill *self, JsonObject *report)
 
 /* The drill */
 
-static bool flag_without (Drill *self, GError **error)
+bool *ecfs_drill_without (EcfsArchive *archive, const char *const *names, GError **error)
 {
-    size_t n = ecfs_archive_n_endpoints (self->archive);
-    self->without = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* there may be more of them meanwhile */
-    for (const char *const *name = self->what->without; *name != NULL; name++) {
+    size_t n = ecfs_archive_n_endpoints (archive);
+    bool *without = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* there may be more of them meanwhile */
+    for (const char *const *name = names; *name != NULL; name++) {
         size_t at = 0;
-        while (at < n && strcmp (ecfs_archive_endpoint (self->archive, at)->name, *name) != 0)
+        while (at < n && strcmp (ecfs_archive_endpoint (archive, at)->name, *name) != 0)
             at++;
-        if (at == n)
-            return ecfs_fail (error, EINVAL, "there is no endpoint \"%s\": \"ecfs endpoint list\" shows their names",
-                              *name);
-        self->without[at] = true;
+        if (at == n) {
+            (void) !ecfs_fail (error, EINVAL, "there is no endpoint \"%s\": \"ecfs endpoint list\" shows their names",
+                               *name); /* told by NULL */
+            g_free (without);
+            return NULL;
+        }
+        without[at] = true;
     }
-    return true;
+    return without;
 }
 
 static bool run (Drill *self, JsonObject *report, GError **error)
 {
-    EcfsTotals totals;
-    if (!flag_without (self, error) || !ecfs_damage_load (self->archive, &self->damage, error) ||
-        !ecfs_catalog_totals (ecfs_archive_catalog (self->archive), &totals, error))
+    self->without = ecfs_drill_without (self->archive, self->what->without, error);
+    if (self->without == NULL || !ecfs_damage_load (self->archive, &self->damage, error) ||
+        !ecfs_drill_sample_begin (&self->sample, self->archive, self->what, error))
         return false;
     note_sent (self);
-    self->n_objects = totals.n_objects;
-    double wanted = ceil ((double) totals.n_objects * self->what->percent / 100);
-    self->n_wanted = MIN ((uint64_t) MAX (wanted, 1), totals.n_objects);
     self->batch = g_ptr_array_new_with_free_func (item_free);
     self->failures = json_array_new ();
-    const guint32 seeds[] = {(guint32) self->what->seed, (guint32) (self->what->seed >> 32)};
-    self->random = g_rand_new_with_seed_array (seeds, G_N_ELEMENTS (seeds));
     self->workers = ecfs_workers_new ("ecfs-drill", N_WORKERS);
     bool done = walk (self, error);
     ecfs_workers_free (self->workers);
     if (done)
         report_reading (self, report);
     done = done && ecfs_drill_key (self->archive, self->without, report, &self->has_key, error);
-    g_rand_free (self->random);
     g_ptr_array_unref (self->batch);
     json_array_unref (self->failures);
     return done;
@@ -424,8 +442,6 @@ static bool read_sample (EcfsArchive *archive, const EcfsDrill *what, JsonObject
                          GError **error)
 {
     Drill self = {.archive = archive, .what = what, .tally = {.transfer = what->transfer}};
-    if (!(what->percent > 0 && what->percent <= 100))
-        return ecfs_fail (error, EINVAL, "a sample is more than 0%% and at most 100%% of the objects");
     atomic_init (&self.cancelled, false);
     ecfs_pending_init (&self.answers);
     bool done = run (&self, report, error);
@@ -433,6 +449,7 @@ static bool read_sample (EcfsArchive *archive, const EcfsDrill *what, JsonObject
     (void) ecfs_tally_end (&self.tally, "could not be read", &first); /* the report tells */
     ecfs_pending_clear (&self.answers);
     ecfs_damage_clear (&self.damage);
+    ecfs_drill_sample_clear (&self.sample);
     g_free (self.without);
     g_free (self.sent_before);
     *ret_good = self.n_unreadable == 0 && self.n_broken == 0 && self.has_key;

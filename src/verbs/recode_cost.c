@@ -193,8 +193,8 @@ static double new_stripe_bytes (const Sum *self, const EcfsObjectRow *object, co
     return (double) (around + header.header_bytes + ecfs_layout_area_bytes (&layout));
 }
 
-/* Data stripes, as far as they are there. */
-static bool add_reading (Sum *self, const EcfsObjectRow *object, const EcfsCodec *codec, double area_bytes)
+/* Data stripes, as far as they are there; each segment takes a request of its own. */
+static bool add_reading (Sum *self, const EcfsObjectRow *object, const EcfsCodec *codec, const EcfsLayout *layout)
 {
     bool wanted[ECFS_CODEC_MAX_N] = {0}, available[ECFS_CODEC_MAX_N] = {0}, sources[ECFS_CODEC_MAX_N];
     double costs[ECFS_CODEC_MAX_N];
@@ -211,8 +211,8 @@ static bool add_reading (Sum *self, const EcfsObjectRow *object, const EcfsCodec
         Cost *cost = cost_at (self, stripe->endpoint);
         if (cost == NULL || !sources[stripe->index])
             continue;
-        cost->read_bytes += area_bytes;
-        cost->requests++;
+        cost->read_bytes += (double) ecfs_layout_area_bytes (layout);
+        cost->requests += (double) ecfs_layout_n_segments (layout);
     }
     return true;
 }
@@ -291,7 +291,7 @@ static bool add_object (Sum *self, const EcfsObjectRow *object, uint64_t file_si
         return true;
     if (!ecfs_archive_layout (self->archive, object, &layout, error))
         return false;
-    if (!add_reading (self, object, step.before, (double) ecfs_layout_area_bytes (&layout))) {
+    if (!add_reading (self, object, step.before, &layout)) {
         self->n_unreadable++;
         return true;
     }
