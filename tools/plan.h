@@ -12,8 +12,15 @@ typedef struct PlanEndpoints {
     double availability[ECFS_MAX_STRIPES];
 } PlanEndpoints;
 
+/* What endpoints ask for, and what is to be stored there. */
+typedef struct PlanPrices {
+    unsigned n; /* 0: nobody asks what it costs; 1: for all, however many a code needs */
+    EcfsPrices prices[ECFS_MAX_STRIPES];
+    uint64_t bytes, n_objects;
+} PlanPrices;
+
 typedef struct PlanRow {
-    JsonObject *facts; /* of ecfs_plan () */
+    JsonObject *facts; /* of ecfs_plan (), with "costs" of ecfs_plan_cost () where that was asked for */
     const char *code;  /* borrowed from these */
     unsigned k, n, tolerance;
     bool modelled;         /* mds: there is no such code here */
@@ -41,6 +48,20 @@ GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoi
  * none ever fails. g_free ()
  */
 char *plan_plot (unsigned k, unsigned most_m, const PlanEndpoints *endpoints, GError **error);
+
+/* What the options say of prices; NULL: nothing. */
+typedef struct PlanCostOptions {
+    char *prices, *archive, *size;
+    gint64 n_files;
+} PlanCostOptions;
+
+/** What they mean. @endpoints: there are as many where both are more than one. EINVAL: it makes no sense. */
+bool plan_prices (const PlanCostOptions *options, const PlanEndpoints *endpoints, PlanPrices *ret_prices,
+                  GError **error);
+/** Adds to each of @rows what it costs. EINVAL: one needs more endpoints than prices are given for. */
+bool plan_add_costs (const GPtrArray *rows, const PlanPrices *prices, GError **error);
+/** Prints a table of it, with what its columns mean. */
+void plan_print_costs (const GPtrArray *rows, const PlanPrices *prices);
 
 /** Whether a sample shows only that the failure is less than failure + 2 error. */
 bool plan_is_bound (const PlanRow *row);

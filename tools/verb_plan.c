@@ -14,6 +14,7 @@
 typedef struct PlanArguments {
     int k, m;
     char *codes, *availability, *wanted, *plot, *html;
+    PlanCostOptions costs;
     gboolean json;
 } PlanArguments;
 
@@ -69,7 +70,7 @@ static GPtrArray *make_rows (const PlanArguments *arguments, const PlanEndpoints
     return plan_rows_of ((unsigned) arguments->k, (unsigned) arguments->m, endpoints, error);
 }
 
-static void print_json (const GPtrArray *rows, const PlanEndpoints *endpoints)
+static void print_json (const GPtrArray *rows, const PlanEndpoints *endpoints, const PlanPrices *prices)
 {
     JsonObject *facts = json_object_new ();
     JsonArray *availability = json_array_new (), *codes = json_array_new ();
@@ -79,6 +80,10 @@ static void print_json (const GPtrArray *rows, const PlanEndpoints *endpoints)
         json_array_add_object_element (codes, json_object_ref (((const PlanRow *) g_ptr_array_index (rows, i))->facts));
     json_object_set_array_member (facts, "availability", availability);
     json_object_set_array_member (facts, "codes", codes);
+    if (prices->n > 0) {
+        json_object_set_int_member (facts, "bytes", (int64_t) prices->bytes);
+        json_object_set_int_member (facts, "objects", (int64_t) prices->n_objects);
+    }
     JsonNode *node = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (node, facts);
     tool_print_json (node);
@@ -155,22 +160,26 @@ static bool check_numbers (const PlanArguments *arguments, GError **error)
 static int plan (const Verb *verb, const PlanArguments *arguments)
 {
     PlanEndpoints endpoints;
+    g_autofree PlanPrices *prices = g_new0 (PlanPrices, 1);
     double wanted = 0;
     GError *error = NULL;
     const char *availability = arguments->availability != NULL ? arguments->availability : DEFAULT_AVAILABILITY;
     if (!check_numbers (arguments, &error) || !parse_endpoints (availability, &endpoints, &error) ||
         (arguments->wanted != NULL && !parse_probability (arguments->wanted, &wanted, &error)) ||
-        (arguments->plot != NULL && !tool_plot_check (arguments->plot, &error)))
+        (arguments->plot != NULL && !tool_plot_check (arguments->plot, &error)) ||
+        !plan_prices (&arguments->costs, &endpoints, prices, &error))
         return tool_fail (verb->name, error, TOOL_USAGE);
     g_autoptr (GPtrArray) rows = make_rows (arguments, &endpoints, wanted, &error);
-    if (rows == NULL)
+    if (rows == NULL || (prices->n > 0 && !plan_add_costs (rows, prices, &error)))
         return tool_fail (verb->name, error, TOOL_USAGE);
     if (arguments->html != NULL && !page_plan (rows, &endpoints, arguments->html, &error))
         return tool_fail (verb->name, error, TOOL_FAILED);
     if (arguments->json)
-        print_json (rows, &endpoints);
+        print_json (rows, &endpoints, prices);
     else if (arguments->html == NULL)
         print_table (rows);
+    if (prices->n > 0 && !arguments->json && arguments->html == NULL)
+        plan_print_costs (rows, prices);
     if (arguments->plot == NULL)
         return TOOL_DONE;
     unsigned k = (unsigned) arguments->k, m = (unsigned) arguments->m;
@@ -191,6 +200,13 @@ int verb_plan (const Verb *verb, int argc, char **argv)
          "Part of the time an endpoint is there, or each of them (0.99)", "P[,P...]"},
         {"want", 0, 0, G_OPTION_ARG_STRING, &arguments.wanted,
          "Find the least space with which files can be read with this probability", "P"},
+        {"prices", 0, 0, G_OPTION_ARG_STRING, &arguments.costs.prices,
+         "What accounts ask for a GB and month, 1000 requests and a GB that is read, all or each of them",
+         "STORAGE[/REQUESTS[/EGRESS]][,...]"},
+        {"archive", 0, 0, G_OPTION_ARG_FILENAME, &arguments.costs.archive,
+         "Take prices, and what is stored, from this archive", "ARCHIVE"},
+        {"size", 0, 0, G_OPTION_ARG_STRING, &arguments.costs.size, "With prices: how much is stored (1TB)", "SIZE"},
+        {"files", 0, 0, G_OPTION_ARG_INT64, &arguments.costs.n_files, "With prices: in how many files (100000)", "N"},
         {"plot", 0, 0, G_OPTION_ARG_FILENAME, &arguments.plot, "Draw failure against space, with gnuplot",
          "FILE.svg|png"},
         {"html", 0, 0, G_OPTION_ARG_FILENAME, &arguments.html,
@@ -204,5 +220,8 @@ int verb_plan (const Verb *verb, int argc, char **argv)
     g_free (arguments.wanted);
     g_free (arguments.plot);
     g_free (arguments.html);
+    g_free (arguments.costs.prices);
+    g_free (arguments.costs.archive);
+    g_free (arguments.costs.size);
     return status;
 }

@@ -39,6 +39,28 @@ char *ecfs_features (void);
  */
 char *ecfs_plan (const char *code, const double *availability, unsigned n_endpoints, GError **error);
 
+/* What an account asks for, in millionths of a currency that nobody names. */
+typedef struct EcfsPrices {
+    uint64_t storage;  /* for 10^9 bytes and month */
+    uint64_t requests; /* for 1000 of them */
+    uint64_t egress;   /* for 10^9 bytes that are read */
+} EcfsPrices;
+
+/** Parses "STORAGE[/REQUESTS[/EGRESS]]", each as in ecfs.conf; what is left out is 0. False: not that. */
+bool ecfs_parse_prices (const char *text, EcfsPrices *ret_prices);
+
+typedef struct EcfsPlanned {
+    const EcfsPrices *prices; /* of each endpoint, over which objects rotate; of one: of any */
+    unsigned n_endpoints;
+    uint64_t bytes, n_objects; /* that are stored; a file is one, unless it is small */
+} EcfsPlanned;
+
+/**
+ * What so much costs in @code, as a JSON object (ecfs-plan(1) lists the members of "costs"): a month of storage, and to
+ * store it, read it and rebuild an endpoint once. g_free (). EINVAL: there is no such code, or it needs more endpoints.
+ */
+char *ecfs_plan_cost (const char *code, const EcfsPlanned *what, GError **error);
+
 /** @text as one line that changes nothing on a terminal: names of files come from accounts that may lie. g_free () */
 char *ecfs_printable (const char *text);
 
@@ -461,6 +483,13 @@ typedef struct EcfsFsck {
  * its catalog is sound.
  */
 char *ecfs_fsck (Ecfs *self, const EcfsFsck *what, GError **error);
+
+/**
+ * What an archive stores and what its accounts ask for as a JSON object, g_free (): bytes, objects, endpoints
+ * (name, storage, requests, egress in millionths; 0 where ecfs.conf has none), of those that take new stripes. ENOENT:
+ * none has prices.
+ */
+char *ecfs_prices (Ecfs *self, GError **error);
 
 /* Rehearsing a loss. */
 

@@ -111,3 +111,52 @@ def test_a_sample_that_shows_no_failure_is_a_bound():
 def test_without_gnuplot(tmp_path):
     done = plan("--plot", tmp_path / "a.svg", check=False, env={"PATH": str(tmp_path)})
     assert done.returncode == 1 and "gnuplot-nox" in done.stderr and "rs:4+2" in done.stdout
+
+
+def test_prices_for_all_endpoints_and_for_each():
+    flat = by_code("--code", "rs:4+2,copies:2", "--prices", "6/0.5/90", "--size", "1GB", "--files", "1000")
+    costs = flat["rs:4+2"]["costs"]
+    assert costs["stored_bytes"] == 1_500_000_000 and costs["month_millionths"] == 9_000_000
+    assert costs["store_requests"] == 6000 and costs["store_millionths"] == 6000 * 500
+    assert costs["read_requests"] == 4000 and costs["read_millionths"] == 90_000_000 + 4000 * 500
+    assert costs["read_cheap_millionths"] == costs["read_millionths"]
+    assert costs["repair_millionths"] == 90_000_000 + 1000 * 5 * 500  # four stripes are read for each, and one stored
+    assert flat["copies:2"]["costs"]["repair_millionths"] == 90_000_000 + 1000 * 2 * 500
+    large = by_code("--code", "rs:4+2", "--prices", "0/1", "--size", "1GiB", "--files", "1")["rs:4+2"]["costs"]
+    assert large["read_requests"] == 4 * 512 and large["store_requests"] == 6, "each segment is asked for on its own"
+    each = by_code("--code", "rs:4+2,copies:2", "--prices", "6/0/90,6/0/90,0,0,0,0,0,0", "--size", "1GB", "--files", "1000")
+    costs = each["rs:4+2"]["costs"]
+    assert costs["month_millionths"] == 1_500_000_000 * 6_000_000 * 2 // 8 // 10**9
+    assert costs["read_millionths"] == pytest.approx(90_000_000 * 2 / 8)
+    assert costs["read_cheap_millionths"] == 0, "six others suffice"
+    assert 0 < each["copies:2"]["costs"]["read_cheap_millionths"] < each["copies:2"]["costs"]["read_millionths"]
+    told = plan("--code", "rs:4+2", "--prices", "6/0.5/90", "--size", "1GB", "--files", "1000").stdout
+    row = [line.split() for line in told.splitlines() if line.startswith("rs:4+2")][1]
+    assert row == ["rs:4+2", "9.00", "3.00", "92.00", "92.00", "92.50"]
+    assert "costs" not in by_code("--code", "rs:4+2")["rs:4+2"]
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--prices", "x"], "STORAGE"), (["--prices", "1/2/3/4"], "STORAGE"), (["--prices", "1,2"], "needs 6 endpoints"),
+    (["--prices", "1,1,1,1,1,1,1", "--availability", "1,1,1,1,1,1"], "of 7 endpoints"), (["--size", "1G"], "need prices"),
+    (["--prices", "1", "--size", "x"], "--size"), (["--prices", "1", "--files", "-1"], "--files"),
+    (["--prices", "1", "--archive", "/"], "not both"), (["--prices", "-1"], "STORAGE"),
+])
+def test_wrong_prices(arguments, said):
+    done = plan(*arguments, check=False)
+    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
+
+
+def test_prices_of_an_archive(place, archive):
+    done = plan("--archive", archive.path, check=False)
+    assert done.returncode != 0 and "price_storage" in done.stderr
+    archive.configure("endpoint amber", price_storage="6", price_egress="90")
+    lab.write_pattern(place.path / "source", 4 << 20, 1)
+    archive.put_in_full(place.path / "source", "/file")
+    found = facts("--archive", archive.path, "--code", "rs:4+2")
+    assert (found["bytes"], found["objects"]) == (4 << 20, 1)
+    costs = found["codes"][0]["costs"]
+    assert costs["month_millionths"] == pytest.approx((4 << 20) * 1.5 * 1_000_000 / 10**9, abs=1)
+    assert costs["read_cheap_millionths"] == 0 < costs["read_millionths"]
+    given = facts("--archive", archive.path, "--code", "rs:4+2", "--size", "1GB", "--files", "10")
+    assert (given["bytes"], given["objects"]) == (10**9, 10)
