@@ -23,6 +23,7 @@ void ecfs_s3_free_config (void *data)
     g_free (config->storage_class);
     g_free (config->lock_mode);
     g_free (config->conditions);
+    g_free (config->conditions_with_parts);
     g_free (config);
 }
 
@@ -142,6 +143,7 @@ void *ecfs_s3_new_config (const EcfsEndpointSpec *spec, GError **error)
 {
     EcfsS3Config *config = g_new0 (EcfsS3Config, 1);
     config->conditions = g_new0 (atomic_int, 1);
+    config->conditions_with_parts = g_new0 (atomic_int, 1);
     if (parse_spec (config, spec, error))
         return config;
     ecfs_s3_free_config (config);

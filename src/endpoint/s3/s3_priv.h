@@ -23,9 +23,10 @@
 
 typedef enum EcfsS3Style { ECFS_S3_STYLE_ANY, ECFS_S3_STYLE_PATH, ECFS_S3_STYLE_HOST } EcfsS3Style;
 
-/* Whether the store does If-None-Match: *. */
+/* Whether the store does If-None-Match: *, with a PUT or with the list of parts. */
 typedef enum EcfsS3Conditions {
     ECFS_S3_CONDITIONS_UNKNOWN,
+    ECFS_S3_CONDITIONS_PROBED, /* somebody is finding out; of the list of parts only */
     ECFS_S3_CONDITIONS_KEPT,
     ECFS_S3_CONDITIONS_IGNORED, /* or refused, or inverted */
 } EcfsS3Conditions;
@@ -43,7 +44,8 @@ typedef struct EcfsS3Config {
     int64_t lock_us;
     bool retains; /* what is refused to be deleted is meant to stay */
     uint64_t part_bytes;
-    atomic_int *conditions; /* EcfsS3Conditions; of all connections */
+    atomic_int *conditions; /* EcfsS3Conditions; of all connections, as the next */
+    atomic_int *conditions_with_parts;
 } EcfsS3Config;
 
 /* Everything is of the slot's thread. */

@@ -9,11 +9,11 @@
  *
  * The commit makes the name, which must not be there:
  *
- *   PROBING     once per endpoint: does the store keep to If-None-Match?      → LOOKING, STORING, the end
- *   LOOKING     HEAD of the name, where it does not; or before parts become an object, which the probe says nothing of
- *                                                                             → STORING, the end
- *   STORING     PUT of all, or POST ?uploadId of the list of parts            → CHECKING, the end
- *   CHECKING    HEAD: is what is there ours, from an attempt whose answer was another one?   → STORING, the end
+ *   PROBING     once per endpoint: does the store keep to If-None-Match? And, before parts become an object for the
+ * first time, does it so with their list, which some stores do not?   → LOOKING, STORING, the end LOOKING     HEAD of
+ * the name, where it does not, or that is not known     → STORING, the end STORING     PUT of all, or POST ?uploadId of
+ * the list of parts            → CHECKING, the end CHECKING    HEAD: is what is there ours, from an attempt whose
+ * answer was another one?   → STORING, the end
  *
  * Each upload leaves a random number with its object, so that it knows its own. When an upload in parts fails, it is
  * given up in the background.
@@ -55,6 +55,7 @@ typedef struct WriteOp {
     size_t rest_size;
     EcfsPull last;      /* what the source answered last */
     char *upload_id;    /* NULL: it has no parts, so far */
+    char *probe_id;     /* of an upload that is to come to nothing; NULL: there is none */
     GPtrArray *etags;   /* of parts that are stored */
     char *document;     /* the list of parts */
     char token[17];     /* of this upload */
@@ -63,17 +64,28 @@ typedef struct WriteOp {
     bool refused;       /* CHECKING: the server said that the name is there */
     bool awaited;       /* CHECKING: it may be at it still */
     bool unconditional; /* conditions do not work for this one */
+    bool has_probed;    /* the store, for conditions with the list of parts, or … */
+    bool probes;        /* … is at it */
 } WriteOp;
+
+/* EcfsS3Conditions with the list of parts. */
+static atomic_int *with_parts (const WriteOp *write)
+{
+    return ecfs_s3 (write->op.http)->config->conditions_with_parts;
+}
 
 static void clear (EcfsHttpOp *op)
 {
     WriteOp *write = (WriteOp *) op;
     if (write->claimed != NULL)
         ecfs_claims_release (op->http->config->committing, write->claimed);
+    if (write->probes) /* it was cut off: another one finds out */
+        atomic_store (with_parts (write), ECFS_S3_CONDITIONS_UNKNOWN);
     g_free (write->claimed);
     g_byte_array_unref (write->buffer);
     g_ptr_array_unref (write->etags);
     g_free (write->upload_id);
+    g_free (write->probe_id);
     g_free (write->document);
 }
 
@@ -333,11 +345,11 @@ static void stored (EcfsHttp *self, EcfsHttpOp *op)
     }
 }
 
-static char *list_parts (const WriteOp *write)
+static char *list_parts (char *const *etags, guint n)
 {
     GString *text = g_string_new (COMPLETE_OPENED);
-    for (guint i = 0; i < write->etags->len; i++) {
-        g_autofree char *etag = g_markup_escape_text (write->etags->pdata[i], -1);
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *etag = g_markup_escape_text (etags[i], -1);
         g_string_append_printf (text, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", i + 1, etag);
     }
     return g_string_free (g_string_append (text, COMPLETE_CLOSED), FALSE);
@@ -355,7 +367,7 @@ static void store (WriteOp *write)
         return;
     }
     g_free (write->document);
-    write->document = list_parts (write);
+    write->document = list_parts ((char **) write->etags->pdata, write->etags->len);
     g_autofree char *query = ecfs_s3_query ("uploadId", write->upload_id, NULL);
     EcfsHttpAsk ask = {.method = "POST",
                        .name = write->name,
@@ -434,6 +446,101 @@ static void probe_found (EcfsHttp *self, EcfsHttpOp *op)
     end_probe (write);
 }
 
+/* Conditions with the list of parts: an upload of a byte must not become the probe, which is there. What else comes of
+ * it tells nothing, and the name is looked for as long as that is so. */
+
+static void probe_given_up (EcfsHttp *self, EcfsHttpOp *op)
+{
+    (void) self;
+    end_probe ((WriteOp *) op);
+}
+
+static void end_parts_probe (WriteOp *write, EcfsS3Conditions found)
+{
+    write->probes = false;
+    atomic_store (with_parts (write), (int) found);
+    if (write->probe_id == NULL) {
+        end_probe (write);
+        return;
+    }
+    g_autofree char *query = ecfs_s3_query ("uploadId", write->probe_id, NULL);
+    EcfsHttpAsk ask = {.method = "DELETE", .name = PROBE, .query = query, .done = probe_given_up};
+    ecfs_http_ask (&write->op, &ask);
+}
+
+static void probe_put_together (EcfsHttp *self, EcfsHttpOp *op)
+{
+    WriteOp *write = (WriteOp *) op;
+    EcfsS3Conditions found = ECFS_S3_CONDITIONS_UNKNOWN;
+    (void) self;
+    if (op->call.status == 412)
+        found = ECFS_S3_CONDITIONS_KEPT;
+    else if (lacks_conditions (&op->call) || (ecfs_http_good (op->call.status) && !ecfs_s3_is_error (&op->call)))
+        found = ECFS_S3_CONDITIONS_IGNORED;
+    end_parts_probe (write, found);
+}
+
+static void probe_part_stored (EcfsHttp *self, EcfsHttpOp *op)
+{
+    WriteOp *write = (WriteOp *) op;
+    (void) self;
+    if (!ecfs_s3_did (&op->call) || op->call.etag == NULL || op->cancelled) {
+        end_parts_probe (write, ECFS_S3_CONDITIONS_UNKNOWN);
+        return;
+    }
+    char *etag = op->call.etag;
+    g_free (write->document);
+    write->document = list_parts (&etag, 1);
+    g_autofree char *query = ecfs_s3_query ("uploadId", write->probe_id, NULL);
+    EcfsHttpAsk ask = {.method = "POST",
+                       .name = PROBE,
+                       .query = query,
+                       .headers = ecfs_http_add_header (NULL, "If-None-Match: *"),
+                       .body = write->document,
+                       .patient = true,
+                       .done = probe_put_together};
+    ecfs_http_ask (op, &ask);
+}
+
+static void probe_created (EcfsHttp *self, EcfsHttpOp *op)
+{
+    WriteOp *write = (WriteOp *) op;
+    EcfsS3Values values;
+    (void) self;
+    ecfs_s3_answer_values (&op->call, &values);
+    if (ecfs_http_good (op->call.status))
+        write->probe_id = g_steal_pointer (&values.upload_id);
+    ecfs_s3_values_clear (&values);
+    if (write->probe_id == NULL || op->cancelled) {
+        end_parts_probe (write, ECFS_S3_CONDITIONS_UNKNOWN);
+        return;
+    }
+    g_autofree char *query = ecfs_s3_query ("partNumber", "1", "uploadId", write->probe_id, NULL);
+    EcfsHttpAsk ask = {.method = "PUT", .name = PROBE, .query = query, .body = "x", .done = probe_part_stored};
+    ecfs_http_ask (op, &ask);
+}
+
+/* One upload at a time, and once for each; the others look for their names meanwhile. */
+static bool probes_parts (WriteOp *write)
+{
+    int unknown = ECFS_S3_CONDITIONS_UNKNOWN;
+    if (write->has_probed || !atomic_compare_exchange_strong (with_parts (write), &unknown, ECFS_S3_CONDITIONS_PROBED))
+        return false;
+    write->has_probed = write->probes = true;
+    write->state = WRITE_PROBING;
+    EcfsHttpAsk ask = {.method = "POST", .name = PROBE, .query = "uploads=", .body = "", .done = probe_created};
+    ecfs_http_ask (&write->op, &ask);
+    return true;
+}
+
+static void commit_parts (WriteOp *write)
+{
+    if (atomic_load (with_parts (write)) == ECFS_S3_CONDITIONS_KEPT)
+        store (write);
+    else if (!probes_parts (write))
+        look (write, WRITE_LOOKING, looked);
+}
+
 static void commit (WriteOp *write)
 {
     if (write->replace)
@@ -445,10 +552,12 @@ static void commit (WriteOp *write)
             write->claimed = g_strdup (write->name);
         if (conditions (write) == ECFS_S3_CONDITIONS_UNKNOWN)
             probe (write);
-        else if (conditions (write) == ECFS_S3_CONDITIONS_KEPT && write->upload_id == NULL)
+        else if (conditions (write) != ECFS_S3_CONDITIONS_KEPT)
+            look (write, WRITE_LOOKING, looked);
+        else if (write->upload_id == NULL)
             store (write);
         else
-            look (write, WRITE_LOOKING, looked);
+            commit_parts (write);
     }
 }
 
