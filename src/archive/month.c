@@ -1,21 +1,17 @@
 #include "archive/month.h"
 
 #include "archive/common.h"
+#include "archive/month_text.h"
 #include "util/io.h"
 #include "util/ticker.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #define PERIOD_US (10 * G_USEC_PER_SEC)
 #define MAX_SIZE  (1 << 20)
-#define GROUP     "month"
-#define NAME      "name"
-#define REQUESTS  "requests"
-#define EGRESS    "egress"
 
 /* An endpoint, by position. */
 typedef struct Page {
@@ -61,44 +57,6 @@ static char *path_of (const EcfsMonthBook *self, const char *name)
 
 /* The file */
 
-/* Absent is 0. */
-static bool number_of (GKeyFile *file, const char *group, const char *key, uint64_t *ret_number, GError **error)
-{
-    guint64 number = 0;
-    g_autofree char *text = g_key_file_get_value (file, group, key, NULL);
-    if (text != NULL && !g_ascii_string_to_unsigned (text, 10, 0, INT64_MAX, &number, NULL))
-        return ecfs_fail (error, EBADMSG, "%s of %s is no number", key, group);
-    *ret_number = number;
-    return true;
-}
-
-static bool use_of (GKeyFile *file, const char *uuid, EcfsMonthUse *ret_use, GError **error)
-{
-    return number_of (file, uuid, REQUESTS, &ret_use->requests, error) &&
-           number_of (file, uuid, EGRESS, &ret_use->egress_bytes, error);
-}
-
-/* What it has of @month: nothing, where it is of another. NULL: it makes no sense. */
-static GKeyFile *parse (const char *text, size_t size, const char *month, GError **error)
-{
-    g_autoptr (GKeyFile) file = g_key_file_new ();
-    g_autoptr (GError) why = NULL;
-    if (size > 0 && !g_key_file_load_from_data (file, text, size, G_KEY_FILE_KEEP_COMMENTS, &why)) {
-        (void) !ecfs_fail (error, EBADMSG, "%s", why->message); /* told by NULL */
-        return NULL;
-    }
-    g_autofree char *name = g_key_file_get_value (file, GROUP, NAME, NULL);
-    if (size > 0 && name == NULL) {
-        (void) !ecfs_fail (error, EBADMSG, "it names no month"); /* likewise */
-        return NULL;
-    }
-    if (size > 0 && strcmp (name, month) == 0)
-        return g_steal_pointer (&file);
-    GKeyFile *fresh = g_key_file_new ();
-    g_key_file_set_value (fresh, GROUP, NAME, month);
-    return fresh;
-}
-
 static GKeyFile *load (const char *path, const char *month, GError **error)
 {
     g_autofree char *text = NULL;
@@ -108,7 +66,7 @@ static GKeyFile *load (const char *path, const char *month, GError **error)
         g_propagate_error (error, g_steal_pointer (&why));
         return NULL;
     }
-    GKeyFile *file = parse (text, size, month, error);
+    GKeyFile *file = ecfs_month_file_parse (text, size, month, error);
     if (file == NULL)
         (void) !ecfs_prefix (error, "%s", path);
     return file;
@@ -140,15 +98,14 @@ static bool add_up (EcfsMonthBook *self, GKeyFile *file, size_t n, Sum *sums, bo
         if (!counts (endpoint))
             continue;
         ecfs_uuid_text (&endpoint->uuid, uuid);
-        if (!use_of (file, uuid, &sum->used, error))
+        if (!ecfs_month_file_use (file, uuid, &sum->used, error))
             return false;
         ecfs_endpoint_sent (endpoint->endpoint, &sum->sent);
         const EcfsMonthUse *added = &self->pages[i].added;
         *ret_grows = *ret_grows || sum->sent.requests > added->requests || sum->sent.egress_bytes > added->egress_bytes;
         sum->used.requests = ecfs_add_up (sum->used.requests, sum->sent.requests - added->requests);
         sum->used.egress_bytes = ecfs_add_up (sum->used.egress_bytes, sum->sent.egress_bytes - added->egress_bytes);
-        g_key_file_set_uint64 (file, uuid, REQUESTS, MIN (sum->used.requests, INT64_MAX));
-        g_key_file_set_uint64 (file, uuid, EGRESS, MIN (sum->used.egress_bytes, INT64_MAX));
+        ecfs_month_file_put (file, uuid, &sum->used);
     }
     return true;
 }
