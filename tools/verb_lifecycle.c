@@ -254,6 +254,21 @@ static int renew (const char *directory, const char *name)
     return status != TOOL_DONE ? status : take_out (&replace_verb, ecfs, old);
 }
 
+/* Before anything is moved: what rules allow is where it goes. What was read of the catalog before is no longer so. */
+static bool replace_in_rules (Ecfs **ecfs, const char *directory, const char *old, GStrv names, GError **error)
+{
+    uint64_t n;
+    if (!ecfs_replace_in_rules (*ecfs, old, (const char *const *) names, &n, error))
+        return false;
+    if (n == 0)
+        return true;
+    g_autofree char *by = g_strjoinv (" and ", names);
+    printf ("%" PRIu64 " %s user.ecfs.places that named %s %s %s now\n", n, n == 1 ? "rule" : "rules", old,
+            n == 1 ? "names" : "name", by);
+    ecfs_close (g_steal_pointer (ecfs));
+    return (*ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, error)) != NULL;
+}
+
 static int replace (int argc, char **argv)
 {
     argc = tool_parse (&replace_verb, NULL, argc, argv, 2, G_MAXINT);
@@ -271,7 +286,8 @@ static int replace (int argc, char **argv)
     for (int i = 3; good && i < argc; i++)
         good = ecfs_add_endpoint (directory, argv[i], &error);
     g_autoptr (Ecfs) ecfs = good ? ecfs_open (directory, ECFS_OPEN_WRITE, &error) : NULL;
-    if (ecfs == NULL || !tell_plan (ecfs, old, (const char *const *) names, false, &bytes, &error))
+    if (ecfs == NULL || !replace_in_rules (&ecfs, directory, old, names, &error) ||
+        !tell_plan (ecfs, old, (const char *const *) names, false, &bytes, &error))
         return tool_fail (replace_verb.name, error, TOOL_FAILED);
     int status = move_all (&replace_verb, ecfs, old, (const char *const *) names, bytes);
     return status != TOOL_DONE ? status : take_out (&replace_verb, ecfs, old);

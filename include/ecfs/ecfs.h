@@ -365,6 +365,12 @@ char *ecfs_drain_plan (Ecfs *self, const char *name, const char *const *towards,
 bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError **error);
 
 /**
+ * Has rules user.ecfs.places that name an endpoint name others instead (NULL-terminated, which the archive has), all of
+ * them in one change; *ret_n rules were changed. The archive is open for writing. ENOENT: it has no such endpoint.
+ */
+bool ecfs_replace_in_rules (Ecfs *self, const char *name, const char *const *by, uint64_t *ret_n, GError **error);
+
+/**
  * Takes an endpoint that no longer holds anything out of the archive; EBUSY with what to do when something is only
  * there. Can be repeated after whatever ended it. *ret_left: what of it stays there all the same, for the user,
  * g_free (); NULL: nothing.

@@ -81,6 +81,44 @@ EcfsPlacesRule *ecfs_places_rule_parse (const char *bytes, size_t size, GError *
     return g_steal_pointer (&self);
 }
 
+/* One word more, unless it is there. */
+static void put_word (EcfsPlacesRule *self, EcfsPlacesVerb verb, bool is_zone, const char *name)
+{
+    for (guint i = 0; i < self->words->len; i++) {
+        const EcfsPlacesWord *word = &g_array_index (self->words, EcfsPlacesWord, i);
+        if (word->verb == verb && word->is_zone == is_zone && strcmp (word->name, name) == 0)
+            return;
+    }
+    EcfsPlacesWord word = {.verb = verb, .is_zone = is_zone, .name = g_strdup (name)};
+    g_array_append_val (self->words, word);
+}
+
+EcfsPlacesRule *ecfs_places_rule_copy (const EcfsPlacesRule *self)
+{
+    EcfsPlacesRule *copy = rule_new ();
+    for (guint i = 0; i < self->words->len; i++) {
+        const EcfsPlacesWord *word = &g_array_index (self->words, EcfsPlacesWord, i);
+        put_word (copy, word->verb, word->is_zone, word->name);
+    }
+    return copy;
+}
+
+EcfsPlacesRule *ecfs_places_rule_replace (const EcfsPlacesRule *self, const char *name, const char *const *by)
+{
+    bool is_named = false;
+    g_autoptr (EcfsPlacesRule) then = rule_new ();
+    for (guint i = 0; i < self->words->len; i++) {
+        const EcfsPlacesWord *word = &g_array_index (self->words, EcfsPlacesWord, i);
+        bool goes = !word->is_zone && strcmp (word->name, name) == 0;
+        is_named = is_named || goes;
+        for (const char *const *other = by; goes && *other != NULL; other++)
+            put_word (then, word->verb, false, *other);
+        if (!goes)
+            put_word (then, word->verb, word->is_zone, word->name);
+    }
+    return is_named ? g_steal_pointer (&then) : NULL;
+}
+
 char *ecfs_places_rule_format (const EcfsPlacesRule *self)
 {
     GString *text = g_string_new (self->words->len == 0 ? NONE : NULL);

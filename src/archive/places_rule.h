@@ -47,6 +47,10 @@ EcfsPlacesRule *ecfs_places_rule_parse (const char *bytes, size_t size, GError *
 void ecfs_places_rule_free (EcfsPlacesRule *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsPlacesRule, ecfs_places_rule_free)
 
+EcfsPlacesRule *ecfs_places_rule_copy (const EcfsPlacesRule *self);
+/** The rule with these names (NULL-terminated) in the place of an endpoint's, each once; NULL: it does not name it. */
+EcfsPlacesRule *ecfs_places_rule_replace (const EcfsPlacesRule *self, const char *name, const char *const *by);
+
 /** The text that ecfs_places_rule_parse () reads back to the same, with one space between words; g_free (). */
 char *ecfs_places_rule_format (const EcfsPlacesRule *self);
 /** Whether a word names this endpoint or its zone. */

@@ -149,6 +149,15 @@ bool ecfs_catalog_resolve (EcfsCatalog *self, const char *path, EcfsAttr *ret_at
 /** @flags: XATTR_CREATE, XATTR_REPLACE or 0. */
 bool ecfs_catalog_setxattr (EcfsCatalog *self, uint64_t ino, const char *name, const void *value, size_t size,
                             int flags, GError **error);
+/* A value that is a text. */
+typedef struct EcfsXattrChange {
+    uint64_t ino;
+    char *value; /* owned by whoever has the array */
+} EcfsXattrChange;
+
+/** Sets one attribute of several inodes, of all or of none; waits until that is on disk. */
+bool ecfs_catalog_setxattrs (EcfsCatalog *self, const char *name, const EcfsXattrChange *changes, size_t n,
+                             GError **error);
 /** ENODATA when there is none. The array is g_byte_array_unref ()ed by the caller. */
 GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
 /** Names, each with its NUL, one after the other, as listxattr(2) gives them. */

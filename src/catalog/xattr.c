@@ -58,6 +58,20 @@ bool ecfs_catalog_setxattr (EcfsCatalog *self, uint64_t ino, const char *name, c
     return CHANGE (self, error, set (self, ino, name, value, size, flags, error));
 }
 
+static bool set_all (EcfsCatalog *self, const char *name, const EcfsXattrChange *changes, size_t n, GError **error)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!set (self, changes[i].ino, name, changes[i].value, strlen (changes[i].value), 0, error))
+            return false;
+    return true;
+}
+
+bool ecfs_catalog_setxattrs (EcfsCatalog *self, const char *name, const EcfsXattrChange *changes, size_t n,
+                             GError **error)
+{
+    return CHANGE_DURABLE (self, error, set_all (self, name, changes, n, error));
+}
+
 static GByteArray *get (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
 {
     Inode inode;

@@ -3,6 +3,7 @@
 
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
+#include "archive/places_gone.h"
 #include "catalog/brake.h"
 #include "control/control_priv.h"
 #include "journal/journal_watch.h"
@@ -389,6 +390,34 @@ static bool handle_endpoint_renew (Client *client, JsonObject *request, JsonObje
     return true;
 }
 
+/* Names of endpoints; NULL: it makes no sense. */
+static GStrv names_of (JsonObject *request, const char *member)
+{
+    JsonNode *node = json_object_get_member (request, member);
+    JsonArray *array = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+    g_autoptr (GStrvBuilder) names = g_strv_builder_new ();
+    for (guint i = 0; array != NULL && i < json_array_get_length (array); i++) {
+        JsonNode *name = json_array_get_element (array, i);
+        if (json_node_get_value_type (name) != G_TYPE_STRING)
+            return NULL;
+        g_strv_builder_add (names, json_node_get_string (name));
+    }
+    return array == NULL ? NULL : g_strv_builder_end (names);
+}
+
+static bool handle_endpoint_rules (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    uint64_t n;
+    const char *name = ecfs_control_text (request, "endpoint");
+    g_auto (GStrv) by = names_of (request, "by");
+    if (name == NULL || by == NULL || *by == NULL)
+        return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" or \"by\" is missing or wrong");
+    if (!ecfs_archive_replace_in_rules (client->server->archive, name, (const char *const *) by, &n, error))
+        return false;
+    json_object_set_int_member (reply, "rules", (int64_t) n);
+    return true;
+}
+
 static bool handle_endpoint_remove (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     const char *name = ecfs_control_text (request, "endpoint");
@@ -450,6 +479,7 @@ static const struct {
              {"mkdir", handle_names},
              {"endpoint-state", handle_endpoint_state},
              {"endpoint-renew", handle_endpoint_renew},
+             {"endpoint-rules", handle_endpoint_rules},
              {"endpoint-remove", handle_endpoint_remove},
              {"key-file", handle_key_file}};
 

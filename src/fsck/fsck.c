@@ -2,6 +2,7 @@
 #include "archive/gaps.h"
 #include "archive/keys.h"
 #include "archive/lineage.h"
+#include "archive/places_gone.h"
 #include "archive/places_of.h"
 #include "fsck/fsck_priv.h"
 #include "verbs/recode.h"
@@ -34,7 +35,8 @@ static bool check_key (EcfsFsckRun *self, GError **error)
     return true;
 }
 
-/* Nothing can be stored below a directory whose rule makes no sense, or leaves too few endpoints. */
+/* Nothing can be stored below a directory whose rule makes no sense, or leaves too few endpoints. What it names may be
+ * gone. */
 static bool check_rules (EcfsFsckRun *self, GError **error)
 {
     uint64_t after = 0;
@@ -47,8 +49,11 @@ static bool check_rules (EcfsFsckRun *self, GError **error)
         for (guint i = 0; i < inodes->len; i++) {
             g_autoptr (GError) why = NULL;
             after = g_array_index (inodes, uint64_t, i);
-            if (!ecfs_archive_check_rules_of (self->archive, after, &why))
-                ecfs_fsck_tell_problem (self, after, why->message);
+            g_autofree char *gone = ecfs_archive_rule_gone (self->archive, after);
+            bool serves = ecfs_archive_check_rules_of (self->archive, after, &why);
+            g_autofree char *both = gone == NULL || serves ? NULL : g_strdup_printf ("%s; %s", why->message, gone);
+            if (gone != NULL || !serves)
+                ecfs_fsck_tell_problem (self, after, both != NULL ? both : gone != NULL ? gone : why->message);
         }
         more = inodes->len == RULES_AT_ONCE;
     }

@@ -11,6 +11,7 @@
 #include "archive/config.h"
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
+#include "archive/places_gone.h"
 #include "catalog/journal_file.h"
 #include "catalog/journal_rows.h"
 #include "journal/journal_watch.h"
@@ -322,5 +323,10 @@ bool ecfs_archive_remove_endpoint (EcfsArchive *self, const char *name, char **r
     ecfs_mutex_lock (ecfs_archive_adding_lock (self));
     bool removed = take_out (self, name, ret_left, error);
     ecfs_mutex_unlock (ecfs_archive_adding_lock (self));
+    g_autofree char *rules = removed ? ecfs_archive_rules_gone (self, NULL) : NULL; /* else ecfs-fsck tells */
+    if (rules != NULL) {
+        g_autofree char *left = *ret_left;
+        *ret_left = left == NULL ? g_steal_pointer (&rules) : g_strconcat (left, "; ", rules, NULL);
+    }
     return removed;
 }

@@ -2,6 +2,7 @@
 #include "verbs/endpoints.h"
 
 #include "archive/key_watch.h"
+#include "archive/places_gone.h"
 #include "verbs/verbs.h"
 #include "wire/wire.h"
 
@@ -74,6 +75,29 @@ bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError *
         return false;
     *ret_old = g_strdup (old);
     return old != NULL || ecfs_fail (error, EPROTO, "control socket: the answer makes no sense");
+}
+
+bool ecfs_replace_in_rules (Ecfs *self, const char *name, const char *const *by, uint64_t *ret_n, GError **error)
+{
+    const char *directory = ecfs_archive_directory (self->archive);
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (!self->mounted)
+        return ecfs_archive_replace_in_rules (self->archive, name, by, ret_n, error);
+    JsonArray *names = json_array_new ();
+    for (; *by != NULL; by++)
+        json_array_add_string_element (names, *by);
+    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (request, json_object_new ());
+    json_object_set_string_member (json_node_get_object (request), "verb", "endpoint-rules");
+    json_object_set_string_member (json_node_get_object (request), "endpoint", name);
+    json_object_set_array_member (json_node_get_object (request), "by", names);
+    g_autoptr (JsonNode) answer = ecfs_control_call (directory, request, error);
+    if (answer == NULL)
+        return false;
+    int64_t n = json_object_get_int_member_with_default (json_node_get_object (answer), "rules", -1);
+    *ret_n = (uint64_t) n;
+    return n >= 0 || ecfs_fail (error, EPROTO, "control socket: the answer makes no sense");
 }
 
 bool ecfs_remove_endpoint (Ecfs *self, const char *name, char **ret_left, GError **error)

@@ -1,6 +1,7 @@
 #include "recover/recover.h"
 #include "archive/common.h"
 #include "archive/keys.h"
+#include "archive/places_gone.h"
 #include "catalog/marks.h"
 #include "ecfs/ecfs.h"
 #include "util/units.h"
@@ -177,6 +178,10 @@ char *ecfs_recover_as (const char *directory, const EcfsRecovery *what, const Ec
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (node, facts_of (&recovered));
     ecfs_recovered_clear (&recovered);
+    g_autofree char *rules =
+        good && !order.dry_run ? ecfs_directory_rules_gone (directory, NULL) : NULL; /* or fsck tells */
+    if (rules != NULL && order.tell != NULL)
+        order.tell (order.user, rules);
     return good ? json_to_string (node, TRUE) : NULL;
 }
 

@@ -70,11 +70,30 @@ static void test_refuses_what_says_nothing (void)
     ecfs_places_rule_free (NULL);
 }
 
+static void replaced (const char *text, const char *expected)
+{
+    const char *const by[] = {"x", "y", NULL};
+    g_autoptr (EcfsPlacesRule) rule = parse (text);
+    g_autoptr (EcfsPlacesRule) then = ecfs_places_rule_replace (rule, "a", by);
+    g_autofree char *found = then == NULL ? NULL : ecfs_places_rule_format (then);
+    g_assert_cmpstr (found, ==, expected);
+}
+
+static void test_replaces_an_endpoint_by_others (void)
+{
+    replaced ("only:a only:b", "only:x only:y only:b");
+    replaced ("never:a prefer:a prefer:x", "never:x never:y prefer:x prefer:y");
+    replaced ("only:zone=a", NULL);
+    replaced ("only:ab", NULL);
+    replaced ("none", NULL);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/places-rule/says-what-is-allowed", test_says_what_is_allowed);
     g_test_add_func ("/places-rule/formats-what-it-parses", test_formats_what_it_parses);
     g_test_add_func ("/places-rule/refuses-what-says-nothing", test_refuses_what_says_nothing);
+    g_test_add_func ("/places-rule/replaces-an-endpoint-by-others", test_replaces_an_endpoint_by_others);
     return g_test_run ();
 }

@@ -405,3 +405,54 @@ def test_a_rule_comes_back_without_the_machine(place, archive):
         lab.write_pattern(mount.path / "d" / f"file{number}", 150 * KIB, number)
     again.await_stored()
     assert_within(again, "/d/", A, 3)
+
+
+@pytest.mark.parametrize("mounted", [False, True], ids=["unmounted", "mounted"])
+def test_rules_follow_an_endpoint_that_is_replaced(place, archive, mounted):
+    mount = place.mount(archive)
+    for name, text in (("d", "only:a0 only:a1 only:a2"), ("d/zone", "only:zone=a"), ("e", "prefer:a0 never:b0"), ("f", "only:zone=b")):
+        (mount.path / name).mkdir()
+        rule(mount.path / name, text)
+    for number in range(4):
+        lab.write_pattern(mount.path / "d" / f"file {number}", 300 * KIB, number)
+    archive.await_stored()
+    if not mounted:
+        mount.umount()
+    (archive["a0"].root / "stripes").rename(place.path / "gone")  # it died
+    [new] = place.directories(["n0"])
+    done = lab.ecfs("endpoint", "replace", archive.path, "a0", f"{new.endpoint()},zone=a", timeout=300)
+    assert "2 rules user.ecfs.places that named a0 name n0 now" in done.stdout and "gone" not in done.stderr
+    if not mounted:
+        mount.start()
+    found = {name: os.getxattr(mount.path / name, PLACES).decode() for name in ("d", "d/zone", "e", "f")}
+    assert found == {"d": "only:n0 only:a1 only:a2", "d/zone": "only:zone=a", "e": "prefer:n0 never:b0", "f": "only:zone=b"}
+    lab.write_pattern(mount.path / "d" / "later", 300 * KIB, 9)
+    archive.await_stored()
+    assert_within(archive, "/d/file", ["n0", "a1", "a2"], 3)
+    assert_within(archive, "/d/later", ["n0", "a1", "a2"], 3)
+    mount.umount()
+    assert fsck(archive)[0] == CLEAN
+
+
+def test_a_rule_that_names_what_was_removed_is_told(place, archive):
+    mount = place.mount(archive)
+    for name, text in (("it's", "only:a0 only:a1 only:a2 only:a3"), ("e", "never:a0"), ("f", "prefer:zone=b")):
+        (mount.path / name).mkdir()
+        rule(mount.path / name, text)
+    archive.await_stored()
+    lab.ecfs("endpoint", "drain", archive.path, "a0", timeout=300)
+    said = lab.ecfs("endpoint", "remove", archive.path, "a0").stderr
+    better = "-v 'only:NAME only:a1 only:a2 only:a3' ./'it'\\''s'"
+    assert "names what is gone (a0)" in said and better in said and "/e" not in said and "/f" not in said
+    mount.umount()
+    done = lab.run(FSCK, archive.path, check=False)
+    assert done.returncode == LEFT and "names what is gone (a0)" in done.stdout and better in done.stdout, done.stdout
+    shutil.move(archive.path, place.path / "lost")
+    with_zones = [SimpleNamespace(endpoint=lambda one=one: f"{one.endpoint()},zone={one.name[0]}")
+                  for one in archive.endpoints if one.name != "a0"]
+    again, told = recover(place, with_zones)
+    assert "names what is gone (a0)" in told.stdout + told.stderr
+    mount = place.mount(again)
+    rule(mount.path / "it's", "only:a1 only:a2 only:a3")
+    mount.umount()
+    assert fsck(again)[0] == CLEAN
