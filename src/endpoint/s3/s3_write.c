@@ -9,11 +9,11 @@
  *
  * The commit makes the name, which must not be there:
  *
- *   PROBING     once per endpoint: does the store keep to If-None-Match? And, before parts become an object for the
- * first time, does it so with their list, which some stores do not?   → LOOKING, STORING, the end LOOKING     HEAD of
- * the name, where it does not, or that is not known     → STORING, the end STORING     PUT of all, or POST ?uploadId of
- * the list of parts            → CHECKING, the end CHECKING    HEAD: is what is there ours, from an attempt whose
- * answer was another one?   → STORING, the end
+ *   PROBING     once per endpoint: does the store keep to If-None-Match?      → LOOKING, STORING, the end
+ *               And with a list of parts, which some stores do not?
+ *   LOOKING     HEAD of the name, where it does not, or that is not known     → STORING, the end
+ *   STORING     PUT of all, or POST ?uploadId of the list of parts            → CHECKING, the end
+ *   CHECKING    HEAD: is what is there ours, from an attempt whose answer was another one?   → STORING, the end
  *
  * Each upload leaves a random number with its object, so that it knows its own. When an upload in parts fails, it is
  * given up in the background.
