@@ -37,9 +37,9 @@ def test_tools_include_no_private_header(path):
     assert not private
 
 
-# main () also does to its process what no library may; the helper speaks for src/endpoint/gridftp, in another process.
+# main () also does to its process what no library may; helpers speak for a room, in another process.
 MORE = {"ecfs.c": {"program/program.h"}, "ecfs-fsck.c": {"program/program.h"},
-        "gridftp_helper.c": {"endpoint/gridftp/gridftp_wire.h"}}
+        "gridftp_helper.c": {"endpoint/gridftp/gridftp_wire.h"}, "locate_helper.c": {"locate/locate_text.h"}}
 
 
 @pytest.mark.parametrize("path", sources("tools/*.[ch]"), ids=name)

@@ -10,7 +10,7 @@ SOURCE = lab.REPOSITORY / "src"
 SHARED = ["endpoint/core", "endpoint/ssh", "endpoint/web"]  # by protocols: the other folders there
 PROTOCOLS = sorted({f"endpoint/{path.name}" for path in (SOURCE / "endpoint").iterdir() if path.is_dir()} - set(SHARED))
 # From below to above. A header that lies in the folder of several rooms is the contract that they implement.
-ROOMS = ["util", "program", "key", "codec", "catalog", *SHARED, *PROTOCOLS, "endpoint", "cache", "peer", "object", "sim", "archive", "commit", "packing", "journal", "recover",
+ROOMS = ["util", "program", "key", "codec", "catalog", *SHARED, *PROTOCOLS, "endpoint", "cache", "peer", "locate", "object", "sim", "archive", "commit", "packing", "journal", "recover",
          "staging", "check", "wire", "upkeep", "service", "verbs", "fsck", "control", "fs"]
 MOST_INCLUDERS = 15  # of a header that a room keeps to itself
 LARGEST_KNOT = 6  # files of a room that call each other in a circle
