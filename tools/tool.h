@@ -50,6 +50,8 @@ int verb_lifecycle (const char *action, int argc, char **argv);
 int verb_key (const Verb *verb, int argc, char **argv);
 int verb_export (const Verb *verb, int argc, char **argv);
 int verb_fetch (const Verb *verb, int argc, char **argv);
+int verb_swarm (const Verb *verb, int argc, char **argv);
+int verb_locate (const Verb *verb, int argc, char **argv);
 int verb_prune (const Verb *verb, int argc, char **argv);
 int verb_recover (const Verb *verb, int argc, char **argv);
 int verb_takeover (const Verb *verb, int argc, char **argv);

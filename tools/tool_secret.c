@@ -106,6 +106,12 @@ static char *first_line (char *text)
     return text;
 }
 
+char *tool_capability (const char *word, GError **error)
+{
+    char *text = strcmp (word, "-") == 0 ? read_text ("standard input", STDIN_FILENO, error) : g_strdup (word);
+    return first_line (text);
+}
+
 /* What a service was given for this; *ret_text NULL: nothing. */
 static bool read_credential (const char *name, char **ret_text, GError **error)
 {

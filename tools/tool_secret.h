@@ -43,6 +43,9 @@ bool tool_print_code (const char *code, const char *file);
 /** The text of a file with a key that is not secret, or @text itself where it names none; g_free (). */
 char *tool_public_key (const char *text, GError **error);
 
+/** What opens a published file: @word itself, or with "-" the first line of the standard input; for tool_forget (). */
+char *tool_capability (const char *word, GError **error);
+
 /** Overwrites a secret and frees it; NULL is accepted. */
 void tool_forget (char *secret);
 

@@ -767,6 +767,48 @@ char *ecfs_export (Ecfs *self, const char *path, unsigned flags, const EcfsTrans
 bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, const char *keys_path,
                  GError **error);
 
+/* Names in a distributed hash table, ecfs-locate(1). */
+
+/**
+ * Publishes the descriptor of a stored file under @name, or in place of what was published under it before: the text
+ * that others find it by, for ecfs_fetch_published (); g_free (). It has the same key as before, so that a text that
+ * was given away goes on to be good. Whoever has it finds the descriptor, and if *ret_has_keys can read the file.
+ *
+ * @flags, @transfer, @ret_has_keys: as for ecfs_export (). *ret_descriptor (NULL: not wanted): the descriptor, as that
+ * returns it. *ret_behind: why it is not in the table yet, g_free (); NULL: it is. It is there for ten minutes; a mount
+ * of the archive renews it. EFBIG: the descriptor is too large for that. Blocks, for half a minute at most beyond that.
+ */
+char *ecfs_publish (Ecfs *self, const char *path, const char *name, unsigned flags, const EcfsTransferOptions *transfer,
+                    bool *ret_has_keys, char **ret_descriptor, char **ret_behind, GError **error);
+/** Takes it back, and forgets its key: published again, it has another one. ENOENT: it was not published here. */
+bool ecfs_withdraw (Ecfs *self, const char *name, GError **error);
+
+/**
+ * As ecfs_fetch (), of what is published under the name that @capability tells. @nodes: "HOST:PORT,..." who take part
+ * in the table, instead of those that it names; or NULL. ENOENT: nothing was found; ENOTCONN: nobody has answered;
+ * ENOTSUP: there is no program ecfs-locate.
+ */
+bool ecfs_fetch_published (const char *capability, const char *nodes, const char *path, const char *const *endpoints,
+                           const char *keys_path, GError **error);
+/**
+ * What is published under that name, without fetching it, as JSON (ecfs-locate(1)); g_free (). With
+ * @peers_of_archive also the peers of that archive which announce themselves; NULL: without.
+ */
+char *ecfs_locate (const char *capability, const char *nodes, Ecfs *peers_of_archive, GError **error);
+
+/* What is shared with other machines that read the archive, ecfs-swarm(1). */
+
+/** The member `peers` of a status: of the mount, or where there is none of this process; g_free (). ENOTSUP: it has no
+ * peers. */
+char *ecfs_swarm (Ecfs *self, GError **error);
+/**
+ * Has the mount of the archive "start" or "stop" serving peers, or "drop" the one at @address ("HOST:PORT"; else NULL),
+ * until it ends. ENOTCONN: there is no mount; ENOTSUP: it has no peers; ENOENT: no such peer.
+ */
+bool ecfs_swarm_change (Ecfs *self, const char *action, const char *address, GError **error);
+/** Serves peers from here, until the archive is closed. EBUSY: it is mounted; EADDRINUSE; ENOTSUP: it has no peers. */
+bool ecfs_swarm_serve (Ecfs *self, GError **error);
+
 #pragma GCC visibility pop
 G_END_DECLS
 

@@ -220,6 +220,12 @@ static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
     self->shared_readers = ecfs_shared_readers_new (self->transfer);
     self->cache = ecfs_cache_make (self->config, self->directory, ecfs_catalog_archive (self->catalog));
     self->peers = ecfs_peers_make (self->config, self->marker_keys, self->cache, &self->peers_trouble);
+    const EcfsLocatedParams located = {.config = self->config,
+                                       .keys = self->marker_keys,
+                                       .archive = ecfs_catalog_archive (self->catalog),
+                                       .peers = self->peers,
+                                       .directory = self->directory};
+    self->located = ecfs_located_new (&located);
     return ecfs_archive_check_code (self, self->config->code, error) &&
            ecfs_archive_codec (self, self->config->code, error) != NULL;
 }
@@ -355,6 +361,7 @@ void ecfs_archive_end (EcfsArchive *self)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
     ecfs_lineage_free (g_steal_pointer (&self->lineage));
+    ecfs_located_stop (self->located);
     ecfs_peers_stop (self->peers);
     ecfs_cache_stop (self->cache);
     if (self->transfer != NULL)
@@ -382,6 +389,7 @@ void ecfs_archive_close (EcfsArchive *self)
     ecfs_sightings_free (self->sightings);
     ecfs_read_log_free (self->read_log);
     ecfs_cache_free (self->cache);
+    ecfs_located_free (self->located);
     ecfs_peers_free (self->peers); /* fills of the cache settle with them */
     g_free (self->peers_trouble);
     g_autoptr (GError) error = NULL;
@@ -488,6 +496,11 @@ EcfsTransferPool *ecfs_archive_transfer (const EcfsArchive *self)
 EcfsPeers *ecfs_archive_peers (const EcfsArchive *self)
 {
     return self->peers;
+}
+
+EcfsLocated *ecfs_archive_located (const EcfsArchive *self)
+{
+    return self->located;
 }
 
 const char *ecfs_archive_peers_trouble (const EcfsArchive *self)

@@ -4,6 +4,7 @@
 
 #include "archive/common.h"
 #include "archive/lineage.h"
+#include "archive/located.h"
 #include "archive/month.h"
 #include "key/ring.h"
 
@@ -31,6 +32,7 @@ struct EcfsArchive {
     EcfsCache *cache;                  /* NULL: there is none; immutable, as the next two */
     EcfsPeers *peers;                  /* likewise */
     char *peers_trouble;               /* why there are none that are wanted; or NULL */
+    EcfsLocated *located;              /* immutable */
     EcfsWorkers *commits;              /* between start and stop */
     EcfsWorkers *streams;              /* the same for content that is still being written; NULL when readonly */
     EcfsWorkers *puts;                 /* the same for content that is not staged; NULL when readonly */

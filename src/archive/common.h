@@ -120,6 +120,7 @@ gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 #define ECFS_CATALOG_COPY_NAME "catalog-copy.sqlite" /* of which a snapshot is taken; of a crash, and to be deleted */
 #define ECFS_STAGED_ID_NAME    "staging-id"          /* what its staging directory is to say that it is */
 #define ECFS_CONTROL_SOCKET    "control.sock"        /* the door to a running mount */
+#define ECFS_READER_SOCKET     "reader.sock"         /* to one that only reads and follows */
 #define ECFS_DOWN_SINCE_NAME   "down-since"          /* since when endpoints are down */
 #define ECFS_GAPS_NAME         "journal-gaps"        /* which endpoints have lost some of the journal (gaps.h) */
 

@@ -1,6 +1,7 @@
 #include "archive/config.h"
 #include "archive/policy.h"
 #include "codec/codec.h"
+#include "locate/locate.h"
 #include "peer/peer.h"
 #include "util/units.h"
 
@@ -85,11 +86,14 @@ static bool set_place (char **field, const char *value)
     return true;
 }
 
-/* Up to option->max of HOST:PORT. */
+/* Up to option->max of HOST:PORT; and "dht", where they are the peers. */
 static bool set_peers (const EcfsConfigOption *option, char **field, const char *value)
 {
-    bool is_none = strcmp (value, "none") == 0;
-    if (!is_none && (!ecfs_peers_check (value) || (option->max == 1 && strchr (value, ',') != NULL)))
+    bool uses_dht = false, is_none = strcmp (value, "none") == 0;
+    g_autofree char *list =
+        option->offset == offsetof (EcfsConfig, peers) ? ecfs_locate_list_split (value, &uses_dht) : g_strdup (value);
+    if (!is_none && (list != NULL || !uses_dht) &&
+        (list == NULL || !ecfs_peers_check (list) || (option->max == 1 && strchr (list, ',') != NULL)))
         return false;
     g_free (*field);
     *field = is_none ? NULL : g_strdup (value);
@@ -309,6 +313,7 @@ void ecfs_config_free (EcfsConfig *config)
     g_free (config->cache);
     g_free (config->peers);
     g_free (config->peer_listen);
+    g_free (config->dht_bootstrap);
     g_free (config->policy);
     g_free (config);
 }

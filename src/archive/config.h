@@ -37,10 +37,12 @@ typedef struct EcfsConfig {
     uint64_t staging_reserve;  /* bytes of the disk that staging leaves for the catalog */
     uint64_t cache_size;       /* bytes of what was read that are kept on the local disk; 0: none */
     char *cache;               /* the directory for that; NULL: in the archive directory; owned */
-    char *peers;               /* a list of HOST:PORT that are asked before endpoints; NULL: none; owned */
+    char *peers;               /* a list of HOST:PORT that are asked before endpoints, and "dht"; NULL: none; owned */
     char *peer_listen;         /* ADDRESS:PORT where peers are served; NULL: none are; owned */
     uint64_t peer_rate;        /* bytes per second that are served; 0: no limit */
     uint64_t peer_connections; /* that are served at once */
+    uint64_t dht_port;         /* UDP, of our node of a distributed hash table; 0: any */
+    char *dht_bootstrap;       /* a list of HOST:PORT of others; NULL: the hosts of peers; owned */
     EcfsReadPolicy read_policy;
     bool read_cheap; /* read_preference = cheap */
     EcfsDoubling allow_double;

@@ -1,5 +1,6 @@
 /* The keys of [archive]. */
 #include "archive/config.h"
+#include "locate/dht.h"
 #include "peer/peer.h"
 
 #define KIB    1024ll
@@ -140,7 +141,7 @@ const EcfsConfigOption ecfs_config_options[] = {
      FIELD (cache),
      .is_local = true},
     {.key = "peers",
-     .values = "a list of HOST:PORT, or none",
+     .values = "a list of HOST:PORT or dht, or none",
      .preset = "none",
      .help = "other machines that read this archive, which are asked before endpoints are",
      .kind = ECFS_OPTION_PEERS,
@@ -171,6 +172,22 @@ const EcfsConfigOption ecfs_config_options[] = {
      FIELD (peer_connections),
      .min = 1,
      .max = 4096,
+     .is_local = true},
+    {.key = "dht_port",
+     .values = "0 to 65535",
+     .preset = "4222",
+     .help = "where this machine's node of the hash table listens, by UDP, if peers has dht; 0: anywhere",
+     .kind = ECFS_OPTION_SIZE,
+     FIELD (dht_port),
+     .max = 65535,
+     .is_local = true},
+    {.key = "dht_bootstrap",
+     .values = "a list of HOST:PORT, or none",
+     .preset = "none",
+     .help = "nodes of the hash table that are asked for others; none: the hosts of the peers that are listed",
+     .kind = ECFS_OPTION_PEERS,
+     FIELD (dht_bootstrap),
+     .max = ECFS_DHT_NODES_MAX,
      .is_local = true},
     {.key = "hedge_budget",
      .values = "0 to 100%",

@@ -3,6 +3,7 @@
 
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
+#include "archive/peered.h"
 #include "archive/places_gone.h"
 #include "catalog/brake.h"
 #include "control/control_priv.h"
@@ -15,6 +16,7 @@
 #include "verbs/live.h"
 #include "verbs/mark.h"
 #include "verbs/status.h"
+#include "verbs/swarm.h"
 #include "verbs/unstored.h"
 
 #include <fcntl.h>
@@ -28,6 +30,7 @@
 #define SEND_TIMEOUT_S     30     /* who does not listen for so long is hung up on */
 #define LOOK_AGAIN_US      500000 /* whether the client is still there */
 #define STATUS_PATIENCE_US 3000000
+#define PUBLISH_US         30000000
 #define MET_PATIENCE_US    10000000 /* until what readers met damaged is asked for once more and queued */
 
 struct EcfsControl {
@@ -448,6 +451,28 @@ static bool handle_mark (Client *client, JsonObject *request, JsonObject *reply,
            (ecfs_archive_store_journal (archive, is_wanted, client, error) || ecfs_prefix (error, ECFS_MARKED_HERE));
 }
 
+/* What is published under a name goes into the hash table now, and again as long as the mount is there; or away. */
+static bool handle_publish (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *name = ecfs_control_text (request, "name");
+    EcfsLocated *located = ecfs_archive_located (client->server->archive);
+    int64_t deadline_us = ecfs_now_us () + PUBLISH_US;
+    (void) reply; /* nothing to tell */
+    if (name == NULL)
+        return ecfs_fail (error, EINVAL, "control socket: \"name\" is missing or wrong");
+    return ecfs_control_flag (request, "withdraw") ? ecfs_located_withdraw (located, name, deadline_us, error)
+                                                   : ecfs_located_publish (located, name, deadline_us, error);
+}
+
+static bool handle_swarm (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *action = ecfs_control_text (request, "action");
+    (void) reply; /* nothing to tell */
+    return action == NULL
+               ? ecfs_fail (error, EINVAL, "control socket: \"action\" is missing or wrong")
+               : ecfs_swarm_here (client->server->archive, action, ecfs_control_text (request, "address"), error);
+}
+
 static bool handle_key_file (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     gsize size = 0;
@@ -481,13 +506,22 @@ static const struct {
              {"endpoint-renew", handle_endpoint_renew},
              {"endpoint-rules", handle_endpoint_rules},
              {"endpoint-remove", handle_endpoint_remove},
+             {"publish", handle_publish},
+             {"swarm", handle_swarm},
              {"key-file", handle_key_file}};
+
+/* Of a mount that only reads little can be asked. */
+static bool is_open_to (const Client *client, const char *verb)
+{
+    static const char *const of_readers[] = {"live", "ping", "publish", "swarm", NULL};
+    return !client->server->ops.is_reader || g_strv_contains (of_readers, verb);
+}
 
 static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     const char *verb = ecfs_control_text (request, "verb");
     for (size_t i = 0; i < G_N_ELEMENTS (verbs); i++)
-        if (g_strcmp0 (verb, verbs[i].name) == 0)
+        if (g_strcmp0 (verb, verbs[i].name) == 0 && is_open_to (client, verb))
             return verbs[i].handle (client, request, reply, error);
     return ecfs_fail (error, EINVAL, "control socket: unknown verb %s", verb != NULL ? verb : "(none)");
 }
@@ -521,7 +555,7 @@ static void serve_line (Client *client, const char *line)
     g_autoptr (JsonObject) reply = json_object_new ();
     g_autoptr (JsonNode) node = ecfs_control_parse (line, &error);
     JsonObject *request = node == NULL ? NULL : json_node_get_object (node);
-    if (request != NULL && converse (client, request))
+    if (request != NULL && !client->server->ops.is_reader && converse (client, request))
         return;
     (void) (request != NULL && handle (client, request, reply, &error)); /* told by the error */
     ecfs_control_put_end (reply, error);
@@ -589,17 +623,22 @@ static void *serve (void *data)
     return NULL;
 }
 
+static const char *name_of (const EcfsControl *self)
+{
+    return self->ops.is_reader ? ECFS_READER_SOCKET : ECFS_CONTROL_SOCKET;
+}
+
 static bool listen_in (EcfsControl *self, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
     self->dir_fd = open (directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (self->dir_fd < 0)
         return ecfs_fail_errno (error, errno, "%s", directory);
-    self->listen_fd = ecfs_control_listen (self->dir_fd, N_CLIENTS_MAX, error);
+    self->listen_fd = ecfs_control_listen (self->dir_fd, name_of (self), N_CLIENTS_MAX, error);
     if (self->listen_fd < 0)
         return ecfs_prefix (error, "%s", directory);
     if (pipe2 (self->stop_pipe, O_CLOEXEC) != 0 || pthread_create (&self->thread, NULL, serve, self) != 0)
-        return ecfs_fail (error, EAGAIN, "%s/" ECFS_CONTROL_SOCKET ": no pipe or thread left", directory);
+        return ecfs_fail (error, EAGAIN, "%s/%s: no pipe or thread left", directory, name_of (self));
     return true;
 }
 
@@ -637,7 +676,7 @@ void ecfs_control_stop (EcfsControl *self)
     (void) !ecfs_write_all (self->stop_pipe[1], "x", 1); /* an empty pipe of our own takes it */
     if (pthread_join (self->thread, NULL) != 0)
         g_error ("cannot join the control thread");
-    (void) unlinkat (self->dir_fd, ECFS_CONTROL_SOCKET, 0); /* the next mount replaces it otherwise */
+    (void) unlinkat (self->dir_fd, name_of (self), 0); /* the next mount replaces it otherwise */
     ecfs_mutex_lock (&self->lock);
     while (self->n_clients > 0)
         (void) ecfs_cond_wait_until (&self->idle, &self->lock, ecfs_now_us () + LOOK_AGAIN_US);

@@ -7,6 +7,7 @@
 typedef struct EcfsControl EcfsControl;
 
 typedef struct EcfsControlOps {
+    bool is_reader;         /* it only reads: it has a door of its own, where little can be asked for */
     const char *mountpoint; /* absolute; borrowed while the server runs */
     /* Unmounts; called from a server thread when everything is stored, or cannot be stored. */
     bool (*umount) (void *user, GError **error);

@@ -261,13 +261,15 @@ static bool loop (Mount *self, GError **error)
 
 static bool mount_and_serve (Mount *self, GError **error)
 {
-    const EcfsControlOps ops = {.mountpoint = self->mountpoint,
+    const EcfsControlOps ops = {.is_reader = self->fs.readonly,
+                                .mountpoint = self->mountpoint,
                                 .umount = umount_unused,
                                 .user = self,
                                 .names = {.renamed = verb_renamed, .changed = verb_changed, .user = self}};
     ecfs_archive_keep_space (self->fs.archive, ecfs_now_us () + SPACE_DEADLINE_US); /* df right after it tells */
     /* Before anybody sees the mount: who finds it in the kernel's table may ask it at once. */
-    if (!self->fs.readonly && (self->control = ecfs_control_start (self->fs.archive, &ops, error)) == NULL)
+    if ((!self->fs.readonly || self->options->follow) &&
+        (self->control = ecfs_control_start (self->fs.archive, &ops, error)) == NULL)
         return false;
     bool ok = false;
     if (fuse_session_mount (self->session, self->mountpoint) == 0) {
@@ -318,8 +320,10 @@ static bool start_and_serve (Mount *self, GError **error)
         if (self->options->at == NULL) /* what was pinned then is not what is pinned now */
             ecfs_archive_pin_behind (archive);
         ecfs_archive_pack_behind (archive);
-        if (self->options->at == NULL)
+        if (self->options->at == NULL) {
             serve_peers (archive);
+            ecfs_archive_renew_published (archive);
+        }
     }
     if (ok && self->options->follow)
         ok = (self->fs.follow = ecfs_fs_follow_begin (&self->fs, self->session, error)) != NULL;

@@ -42,6 +42,7 @@ static const char *const use_labels[ECFS_N_KEY_USES] = {
     [ECFS_KEY_USE_FRAME] = "ecfs frame",     [ECFS_KEY_USE_RECORDS] = "ecfs records",
     [ECFS_KEY_USE_JOURNAL] = "ecfs journal", [ECFS_KEY_USE_MARKER] = "ecfs marker",
     [ECFS_KEY_USE_SHARES] = "ecfs shares",   [ECFS_KEY_USE_PEERS] = "ecfs peers",
+    [ECFS_KEY_USE_LOCATE] = "ecfs locate",
 };
 
 static EcfsKeyRing *ring_new (const EcfsUuid *archive, unsigned n)

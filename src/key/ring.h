@@ -25,9 +25,10 @@ typedef enum EcfsKeyUse {
     ECFS_KEY_USE_MARKER,
     ECFS_KEY_USE_SHARES, /* what the archive's keys are shared by */
     ECFS_KEY_USE_PEERS,  /* of who signs the certificates that peers show each other */
+    ECFS_KEY_USE_LOCATE, /* by which they find each other */
 } EcfsKeyUse;
 
-#define ECFS_N_KEY_USES 8
+#define ECFS_N_KEY_USES 9
 
 typedef struct EcfsKeyRing EcfsKeyRing;
 

@@ -68,6 +68,8 @@ static size_t on_header (char *bytes, size_t one, size_t size, void *user)
         return 0;
     if (g_ascii_strncasecmp (line, "Ecfs-From:", 10) == 0)
         (void) ecfs_uuid_parse (g_strstrip (line + 10), &self->answer->from); /* else it stays nil */
+    if (g_ascii_strncasecmp (line, "Ecfs-Seeder:", 12) == 0)
+        self->answer->is_seeder = true;
     if (g_ascii_strncasecmp (line, "Ecfs-Progress:", 14) == 0)
         self->answer->progress = g_ascii_strtoull (line + 14, NULL, 10);
     return size * one;

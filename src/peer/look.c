@@ -99,7 +99,8 @@ static void note_bytes (EcfsPeers *self, EcfsPeer *peer, uint64_t bytes)
 
 static bool is_usable_locked (const EcfsPeer *peer, int64_t now_us)
 {
-    return !ecfs_uuid_is_nil (&peer->id) && !peer->is_self && !peer->lies && peer->rests_until_us <= now_us;
+    return !ecfs_uuid_is_nil (&peer->id) && !peer->is_self && !peer->lies && !peer->is_dropped &&
+           peer->rests_until_us <= now_us;
 }
 
 static uint64_t rank (const EcfsUuid *id, const EcfsCacheCell *cell)
@@ -144,12 +145,29 @@ static EcfsPeer *peer_of (EcfsPeers *self, const EcfsUuid *id)
     return found;
 }
 
-static void note_up (EcfsPeers *self, EcfsPeer *peer, const EcfsUuid *id)
+/* Of those that have content without having asked for it, the one whose turn it is. NULL: there is none. */
+static EcfsPeer *seeder (EcfsPeers *self, const EcfsCacheCell *cell)
+{
+    EcfsPeer *best = NULL;
+    int64_t now_us = ecfs_now_us ();
+    ecfs_mutex_lock (&self->lock);
+    for (unsigned i = 0; i < self->n; i++) {
+        EcfsPeer *peer = &self->list[i];
+        if (peer->is_seeder && is_usable_locked (peer, now_us) &&
+            (best == NULL || rank (&peer->id, cell) < rank (&best->id, cell)))
+            best = peer;
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return best;
+}
+
+static void note_up (EcfsPeers *self, EcfsPeer *peer, const EcfsUuid *id, bool is_seeder)
 {
     ecfs_mutex_lock (&self->lock);
-    if (ecfs_uuid_is_nil (&peer->id) && !peer->lies)
+    if (ecfs_uuid_is_nil (&peer->id) && !peer->lies && !peer->is_dropped)
         g_clear_pointer (&peer->problem, g_free);
     peer->id = *id;
+    peer->is_seeder = is_seeder;
     peer->is_self = ecfs_uuid_equal (id, &self->id);
     peer->met_us = ecfs_now_us ();
     peer->n_failures = 0;
@@ -173,7 +191,7 @@ static void greet (void *data)
     EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
     if (ecfs_peer_call (self->client, peer->url, &request, NULL, &self->stopped, &answer) && answer.status == 200 &&
         ecfs_uuid_parse (answer.text, &id))
-        note_up (self, peer, &id);
+        note_up (self, peer, &id, answer.is_seeder);
     else
         note_down (self, peer, &answer);
     ecfs_mutex_lock (&self->lock);
@@ -325,8 +343,10 @@ static bool look_around (const EcfsPeerAsking *self)
     await_greetings (self->peers);
     for (unsigned i = 0; i < ATTEMPTS && !is_over (self); i++) {
         EcfsUuid from;
-        if (!ask_where (self, &without, &from))
-            return false;
+        if (!ask_where (self, &without, &from)) {
+            EcfsPeer *last = seeder (self->peers, &self->look->look->cell);
+            return last != NULL && get (self, last);
+        }
         EcfsPeer *peer = ecfs_uuid_is_nil (&from) ? NULL : peer_of (self->peers, &from);
         without = ecfs_uuid_is_nil (&from) ? without : from;
         if (peer != NULL && get (self, peer))

@@ -36,7 +36,7 @@ static gboolean cell_equal (gconstpointer a, gconstpointer b)
 
 /* The list */
 
-static char *url_of (const char *address)
+char *ecfs_peers_url (const char *address)
 {
     unsigned port;
     g_autofree char *host = NULL;
@@ -55,7 +55,7 @@ static EcfsPeer *parse_list (const char *text, unsigned *ret_n)
     bool good = list != NULL;
     for (unsigned i = 0; i < n && list != NULL; i++) {
         list[i].address = g_strdup (g_strstrip (parts[i]));
-        list[i].url = url_of (list[i].address);
+        list[i].url = ecfs_peers_url (list[i].address);
         good = good && list[i].url != NULL;
     }
     *ret_n = good ? n : 0;
@@ -87,15 +87,19 @@ EcfsPeers *ecfs_peers_new (const EcfsPeersParams *params, GError **error)
 {
     EcfsPeers *self = g_new0 (EcfsPeers, 1);
     ecfs_mutex_init (&self->lock);
+    ecfs_mutex_init (&self->starting);
     ecfs_cond_init (&self->moved);
     self->id = ecfs_uuid_new ();
     self->list = params->list == NULL ? NULL : parse_list (params->list, &self->n);
+    self->list = g_renew (EcfsPeer, self->list, ECFS_PEERS_MAX);
+    self->grows = params->grows;
     self->listen = g_strdup (params->listen);
     self->bytes_per_s = params->bytes_per_s;
     self->max_connections = params->max_connections;
     self->cache = params->cache;
     atomic_init (&self->answer_us, ANSWER_US);
     self->lists = ecfs_peer_lists_new ();
+    self->takers = g_hash_table_new_full (ecfs_peer_id_hash, ecfs_peer_id_equal, NULL, g_free);
     self->fetching = g_hash_table_new_full (cell_hash, cell_equal, NULL, g_free);
     self->identity = ecfs_peer_identity_new (*params->key, &self->id);
     if (self->identity == NULL)
@@ -111,11 +115,12 @@ EcfsPeers *ecfs_peers_new (const EcfsPeersParams *params, GError **error)
 /* False: all ends. */
 static bool ensure_running_locked (EcfsPeers *self) ECFS_REQUIRES (self->lock)
 {
-    if (atomic_load (&self->stopped) || self->n == 0)
+    if (atomic_load (&self->stopped) || (self->n == 0 && !self->grows))
         return false;
     if (self->lookers == NULL) {
         self->lookers = ecfs_workers_new ("ecfs-peers", MOST_LOOKERS);
-        self->callers = ecfs_workers_new ("ecfs-greet", (unsigned) MIN (self->n, MOST_CALLERS));
+        self->callers =
+            ecfs_workers_new ("ecfs-greet", self->grows ? MOST_CALLERS : (unsigned) MIN (self->n, MOST_CALLERS));
         self->known_us = ecfs_now_us () + KNOWN_US;
         self->greeter = ecfs_ticker_start (GREET_US, ecfs_peers_greet, self);
     }
@@ -124,15 +129,34 @@ static bool ensure_running_locked (EcfsPeers *self) ECFS_REQUIRES (self->lock)
 
 bool ecfs_peers_serve (EcfsPeers *self, GError **error)
 {
-    if (self->server != NULL)
-        return true;
-    if (self->listen != NULL)
-        self->server = ecfs_peer_server_new (self, error);
-    atomic_store (&self->serves, self->server != NULL);
+    ecfs_mutex_lock (&self->starting);
     ecfs_mutex_lock (&self->lock);
+    bool is_due = self->listen != NULL && self->server == NULL && !atomic_load (&self->stopped);
+    ecfs_mutex_unlock (&self->lock);
+    EcfsPeerServer *server = is_due ? ecfs_peer_server_new (self, error) : NULL;
+    ecfs_mutex_lock (&self->lock);
+    self->server = server != NULL ? server : self->server;
+    atomic_store (&self->serves, self->server != NULL);
     (void) ensure_running_locked (self); /* there may be nobody to ask */
     ecfs_mutex_unlock (&self->lock);
-    return self->listen == NULL || self->server != NULL;
+    ecfs_mutex_unlock (&self->starting);
+    return !is_due || server != NULL;
+}
+
+void ecfs_peers_end_serving (EcfsPeers *self)
+{
+    ecfs_mutex_lock (&self->starting);
+    ecfs_mutex_lock (&self->lock);
+    EcfsPeerServer *server = g_steal_pointer (&self->server);
+    atomic_store (&self->serves, false);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_peer_server_free (server);
+    ecfs_mutex_unlock (&self->starting);
+}
+
+bool ecfs_peers_serves (EcfsPeers *self)
+{
+    return atomic_load (&self->serves);
 }
 
 void ecfs_peers_stop (EcfsPeers *self)
@@ -169,7 +193,9 @@ void ecfs_peers_free (EcfsPeers *self)
     ecfs_peer_identity_free (self->identity);
     ecfs_peer_lists_free (self->lists);
     g_hash_table_unref (self->fetching);
+    g_hash_table_unref (self->takers);
     ecfs_cond_clear (&self->moved);
+    ecfs_mutex_clear (&self->starting);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
 }
@@ -311,7 +337,8 @@ static bool is_hope_locked (const EcfsPeers *self) ECFS_REQUIRES (self->lock)
 {
     bool any = !self->has_greeted && ecfs_now_us () < self->known_us;
     for (unsigned i = 0; i < self->n; i++)
-        any = any || (!ecfs_uuid_is_nil (&self->list[i].id) && !self->list[i].is_self && !self->list[i].lies);
+        any = any || (!ecfs_uuid_is_nil (&self->list[i].id) && !self->list[i].is_self && !self->list[i].lies &&
+                      !self->list[i].is_dropped);
     return any;
 }
 
@@ -330,45 +357,4 @@ bool ecfs_peers_look (EcfsPeers *self, EcfsPeerLook *look)
     }
     ecfs_mutex_unlock (&self->lock);
     return takes;
-}
-
-/* Telling */
-
-static void state_free (void *data)
-{
-    EcfsPeerState *state = data;
-    g_free (state->address);
-    g_free (state->problem);
-    g_free (state);
-}
-
-void ecfs_peers_state (EcfsPeers *self, EcfsPeersState *ret_state)
-{
-    *ret_state = (EcfsPeersState){.peers = g_ptr_array_new_with_free_func (state_free)};
-    ecfs_mutex_lock (&self->lock);
-    for (unsigned i = 0; i < self->n; i++) {
-        const EcfsPeer *peer = &self->list[i];
-        ret_state->fetched_bytes += peer->fetched_bytes;
-        if (peer->is_self)
-            continue;
-        EcfsPeerState *state = g_new (EcfsPeerState, 1);
-        *state = (EcfsPeerState){.address = g_strdup (peer->address),
-                                 .is_up = !ecfs_uuid_is_nil (&peer->id) && !peer->lies,
-                                 .lies = peer->lies,
-                                 .problem = g_strdup (peer->problem),
-                                 .fetched_bytes = peer->fetched_bytes};
-        g_ptr_array_add (ret_state->peers, state);
-    }
-    if (self->server != NULL) {
-        ret_state->listen = g_strdup (self->listen);
-        ret_state->n_connections = ecfs_peer_server_n_connections (self->server);
-    }
-    ecfs_mutex_unlock (&self->lock);
-    ret_state->served_bytes = atomic_load (&self->served_bytes);
-}
-
-void ecfs_peers_state_clear (EcfsPeersState *state)
-{
-    g_clear_pointer (&state->peers, g_ptr_array_unref);
-    g_clear_pointer (&state->listen, g_free);
 }

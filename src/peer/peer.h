@@ -28,6 +28,7 @@ typedef struct EcfsPeers EcfsPeers;
 
 typedef struct EcfsPeersParams {
     const char *list;                     /* "HOST:PORT, HOST:PORT"; NULL: none */
+    bool grows;                           /* others are found later: ecfs_peers_found () */
     const char *listen;                   /* "ADDRESS:PORT"; NULL: nobody is served */
     uint64_t bytes_per_s;                 /* that are served in all; 0: no limit */
     unsigned max_connections;             /* of others that are served */
@@ -40,11 +41,24 @@ bool ecfs_peers_check (const char *text);
 
 /** All is copied. ENOTSUP: this build cannot. */
 EcfsPeers *ecfs_peers_new (const EcfsPeersParams *params, GError **error);
-/** Listens, where it is to. EADDRINUSE: somebody else does at that address. */
+/** Listens, where it is to, if it does not yet. EADDRINUSE: somebody else does at that address. */
 bool ecfs_peers_serve (EcfsPeers *self, GError **error);
+/** Says to others from now on that it has content and fetches none: they ask it for what nobody is known to have. */
+void ecfs_peers_seed (EcfsPeers *self);
+/** Hangs up on all that are served. They can be served again. */
+void ecfs_peers_end_serving (EcfsPeers *self);
+/** Whether it does. */
+bool ecfs_peers_serves (EcfsPeers *self);
 /** Ends what is under way; all looks are answered. NULL is accepted, also by the next. */
 void ecfs_peers_stop (EcfsPeers *self);
 void ecfs_peers_free (EcfsPeers *self);
+
+/** Somebody is at that address. Of those that do not answer, the one that was found longest ago makes room where the
+ * list is full. */
+void ecfs_peers_found (EcfsPeers *self, const char *address);
+
+/** That one, a peer or a taker, is neither asked nor served until the process ends. False: there is no such one. */
+bool ecfs_peers_drop (EcfsPeers *self, const char *address);
 
 /* A question for a whole cell. @look: as for a cache; its ranges follow one another from 0 on, and done () is called
  * with true when all were judged to fit. begin () is called on a thread of the peers. */
@@ -71,14 +85,25 @@ void ecfs_peers_settle (EcfsPeers *self, const EcfsCacheCell *cell);
 typedef struct EcfsPeerState {
     char *address; /* as it is listed; owned */
     bool is_up;
-    bool lies;     /* it gave wrong bytes */
-    char *problem; /* NULL: none; owned */
+    bool lies; /* it gave wrong bytes */
+    bool is_dropped;
+    bool is_seeder; /* it has content without having asked for it */
+    char *problem;  /* NULL: none; owned */
     uint64_t fetched_bytes;
 } EcfsPeerState;
 
+/* Who was served. */
+typedef struct EcfsPeerTakerState {
+    char *address; /* as it is listed, or where the connection came from; owned */
+    bool is_dropped;
+    unsigned n_connections;
+    uint64_t bytes;
+} EcfsPeerTakerState;
+
 typedef struct EcfsPeersState {
-    GPtrArray *peers; /* of EcfsPeerState */
-    char *listen;     /* NULL: nobody is served; owned */
+    GPtrArray *peers;  /* of EcfsPeerState */
+    GPtrArray *takers; /* of EcfsPeerTakerState */
+    char *listen;      /* NULL: nobody is served; owned */
     unsigned n_connections;
     uint64_t served_bytes;
     uint64_t fetched_bytes;

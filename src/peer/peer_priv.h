@@ -19,36 +19,51 @@
 
 /* One of the list. */
 typedef struct EcfsPeer {
-    char *address; /* as it is listed; immutable */
-    char *url;     /* "https://HOST:PORT"; immutable */
+    char *address; /* as it is listed; immutable while anybody may ask it, like the next */
+    char *url;     /* "https://HOST:PORT" */
     EcfsUuid id;   /* nil: not known; guarded by lock, like all below */
     bool is_self;
     bool lies;
+    bool is_dropped;     /* by the user */
+    bool is_seeder;      /* it says so */
     bool is_greeted;     /* right now */
     unsigned n_failures; /* in a row */
     unsigned n_empty;    /* times that it had nothing of what it gave, or promised; since it gave something */
     int64_t rests_until_us;
-    int64_t met_us; /* when it answered last; 0: never */
-    char *problem;  /* NULL: none */
+    int64_t met_us;   /* when it answered last; 0: never */
+    int64_t found_us; /* when it was; 0: it is of the list in ecfs.conf */
+    char *problem;    /* NULL: none */
     uint64_t fetched_bytes;
 } EcfsPeer;
 
 typedef struct EcfsPeerServer EcfsPeerServer;
 typedef struct EcfsPeerClient EcfsPeerClient;
 
+/* Who has shown a certificate of the archive's. */
+typedef struct EcfsPeerTaker {
+    EcfsUuid id; /* first: the key */
+    char address[64];
+    bool is_dropped;
+    unsigned n_connections;
+    uint64_t bytes;
+} EcfsPeerTaker;
+
 struct EcfsPeers {
+    EcfsMutex starting; /* serving begins or ends; outer to lock */
     EcfsMutex lock;
     EcfsCond moved; /* somebody was met, something is fetched, or all ends */
-    EcfsUuid id;    /* of this process; immutable, as the next six */
-    EcfsPeer *list;
+    EcfsUuid id;    /* of this process; immutable, as what follows but where it is said */
+    EcfsPeer *list; /* room for ECFS_PEERS_MAX; which there are is guarded by lock, like the next */
     unsigned n;
+    bool grows;
     char *listen;
     uint64_t bytes_per_s;
     unsigned max_connections;
     EcfsCache *cache;
     EcfsPeerIdentity *identity;
-    EcfsPeerServer *server; /* NULL: nobody is served; between serve and stop */
+    EcfsPeerServer *server; /* NULL: nobody is served; guarded by lock */
     atomic_bool serves;
+    atomic_bool seeds;
     EcfsPeerClient *client;
     EcfsWorkers *lookers; /* NULL: not yet, or not any more; guarded by lock, like all below */
     EcfsTicker *greeter;  /* likewise */
@@ -61,6 +76,7 @@ struct EcfsPeers {
     GQueue queued; /* of EcfsPeerLook: of these, those that no looker has begun with */
     EcfsPeerLists *lists;
     GHashTable *fetching; /* EcfsCacheCell → Fetching */
+    GHashTable *takers;   /* EcfsUuid → EcfsPeerTaker: since the start; those that went first are forgotten first */
     _Atomic uint64_t served_bytes;
     _Atomic int64_t answer_us; /* that peers take for an answer, smoothed */
 };
@@ -92,6 +108,19 @@ void ecfs_peers_answered_locked (EcfsPeers *self, const EcfsCacheCell *cell) ECF
 /** Somebody greets: may be one of those that were away. */
 void ecfs_peers_greet_again (EcfsPeers *self);
 
+/* The URL of HOST:PORT; NULL: it is none. g_free () */
+char *ecfs_peers_url (const char *address);
+
+/* swarm.c */
+guint ecfs_peer_id_hash (gconstpointer key);
+gboolean ecfs_peer_id_equal (gconstpointer a, gconstpointer b);
+/** A connection of the process @id begins; false: it was dropped, and is to be hung up on. */
+bool ecfs_peers_comes (EcfsPeers *self, const EcfsUuid *id, const char *address);
+/** It ends. */
+void ecfs_peers_goes (EcfsPeers *self, const EcfsUuid *id);
+bool ecfs_peers_may_take (EcfsPeers *self, const EcfsUuid *id);
+void ecfs_peers_took (EcfsPeers *self, const EcfsUuid *id, uint64_t bytes);
+
 /* look.c */
 typedef struct EcfsPeerAsking {
     EcfsPeers *peers;
@@ -108,6 +137,7 @@ typedef struct EcfsPeerAnswer {
     uint64_t progress; /* 202: when something came last, ms since 1970 by its source's clock */
     char text[ECFS_UUID_TEXT_SIZE];
     uint64_t bytes;    /* of the body */
+    bool is_seeder;    /* who answers */
     bool is_wrong;     /* a block of it is not what was stored */
     bool is_absent;    /* or was never filled in */
     bool is_silent;    /* no status: it was for too long */

@@ -33,7 +33,9 @@ typedef struct Connection {
     bool is_known;  /* it has shown its certificate */
     bool is_closed; /* by who wants its place */
     int fd;
-    SSL *ssl; /* of its thread, like all below */
+    EcfsUuid id; /* of who is known; of its thread, like all below */
+    bool has_come;
+    SSL *ssl;
     char head[ECFS_PEER_HEAD_MAX];
     size_t filled;
 } Connection;
@@ -166,7 +168,7 @@ static bool send_cell (const Connection *self, int fd, uint64_t bytes)
         if (got != (ssize_t) size || !send_all (self, chunk, size))
             return false;
         done += size;
-        atomic_fetch_add (&peers->served_bytes, size);
+        ecfs_peers_took (peers, &self->id, size);
     }
     return true;
 }
@@ -210,7 +212,10 @@ static bool say_hello (const Connection *self)
     char text[ECFS_UUID_TEXT_SIZE];
     ecfs_uuid_text (&self->server->peers->id, text);
     ecfs_peers_greet_again (self->server->peers);
-    return answer (self, "200 OK", "Content-Type: text/plain\r\n", strlen (text)) &&
+    bool seeds = atomic_load (&self->server->peers->seeds);
+    return answer (self, "200 OK",
+                   seeds ? "Content-Type: text/plain\r\nEcfs-Seeder: yes\r\n" : "Content-Type: text/plain\r\n",
+                   strlen (text)) &&
            send_all (self, text, strlen (text));
 }
 
@@ -233,10 +238,36 @@ static bool serve (const Connection *self, const EcfsPeerRequest *request)
 
 /* Connections */
 
-/* It has shown who it is: it takes another place, if there is one. */
+/* The process that its certificate names, which is one of the archive's. */
+static bool read_id (Connection *self)
+{
+    char name[ECFS_UUID_TEXT_SIZE] = "";
+    X509 *certificate = SSL_get0_peer_certificate (self->ssl);
+    X509_NAME *subject = certificate == NULL ? NULL : X509_get_subject_name (certificate);
+    return subject != NULL && X509_NAME_get_text_by_NID (subject, NID_commonName, name, sizeof name) > 0 &&
+           ecfs_uuid_parse (name, &self->id);
+}
+
+static void address_of (int fd, char *ret_address, size_t size)
+{
+    char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
+    struct sockaddr_storage other;
+    socklen_t other_size = sizeof other;
+    if (getpeername (fd, (struct sockaddr *) &other, &other_size) == 0)
+        (void) getnameinfo ((struct sockaddr *) &other, other_size, host, sizeof host, port, sizeof port,
+                            NI_NUMERICHOST | NI_NUMERICSERV); /* for people only */
+    (void) g_snprintf (ret_address, size, strchr (host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+/* It has shown who it is: it takes another place, if there is one, and if it is welcome. */
 static bool enter (Connection *self)
 {
+    char address[64];
     EcfsPeerServer *server = self->server;
+    address_of (self->fd, address, sizeof address);
+    if (!read_id (self) || !ecfs_peers_comes (server->peers, &self->id, address))
+        return false;
+    self->has_come = true;
     ecfs_mutex_lock (&server->lock);
     bool has_place = !server->stopping && !self->is_closed && server->n_known < server->peers->max_connections;
     self->is_known = has_place;
@@ -250,6 +281,8 @@ static void leave (Connection *self)
     EcfsPeerServer *server = self->server;
     SSL_free (self->ssl);
     OPENSSL_thread_stop (); /* the process may end before this thread does */
+    if (self->has_come)
+        ecfs_peers_goes (server->peers, &self->id);
     ecfs_mutex_lock (&server->lock);
     g_queue_unlink (&server->connections, &self->link);
     server->n_known -= self->is_known;
@@ -266,7 +299,8 @@ static void *run_connection (void *data)
     self->ssl = SSL_new (self->server->context);
     if (self->ssl != NULL && SSL_set_fd (self->ssl, self->fd) == 1 && shake (self, ecfs_now_us () + SHAKE_US) &&
         enter (self))
-        while (receive_head (self, &request) && serve (self, &request))
+        while (receive_head (self, &request) && ecfs_peers_may_take (self->server->peers, &self->id) &&
+               serve (self, &request))
             ;
     leave (self);
     return NULL;

@@ -230,15 +230,20 @@ static bool clear_places (Destroying *self, const GArray *places, bool force, GE
 /* What an archive directory has is ours; what else somebody put there stays, and the directory with it. */
 static bool remove_directory (const char *directory, GError **error)
 {
-    static const char *const folders[] = {"staging", "interrupted"};
-    static const char *const files[] = {
-        ECFS_CONFIG_NAME,    ECFS_CATALOG_NAME "-wal",   ECFS_CATALOG_NAME "-shm", ECFS_CATALOG_NAME,
-        ECFS_SCRUB_NAME,     ECFS_SCRUB_NAME "-wal",     ECFS_SCRUB_NAME "-shm",   ECFS_SCRUB_NAME ".lock",
-        ECFS_READS_NAME,     ECFS_READS_NAME "-journal", ECFS_DOWN_SINCE_NAME,     ECFS_STAGED_ID_NAME,
-        ECFS_IN_USE_NAME,    ECFS_RENEWED_NAME,          ECFS_CONTROL_SOCKET,      ECFS_KEY_SLOTS_NAME,
-        ECFS_KEYS_NEXT_NAME, ECFS_KEY_SLOTS_NEXT_NAME,   ECFS_KEYS_NAME,           ECFS_GAPS_NAME,
-        ECFS_MONTH_NAME,     ECFS_MONTH_LOCK_NAME,       ECFS_EVENTS_NAME,         ECFS_FOLLOWED_NAME,
-        ECFS_LOCK_NAME};
+    static const char *const folders[] = {"staging", "interrupted", "published"};
+    static const char *const files[] = {ECFS_CONFIG_NAME,         ECFS_CATALOG_NAME "-wal",
+                                        ECFS_CATALOG_NAME "-shm", ECFS_CATALOG_NAME,
+                                        ECFS_SCRUB_NAME,          ECFS_SCRUB_NAME "-wal",
+                                        ECFS_SCRUB_NAME "-shm",   ECFS_SCRUB_NAME ".lock",
+                                        ECFS_READS_NAME,          ECFS_READS_NAME "-journal",
+                                        ECFS_DOWN_SINCE_NAME,     ECFS_STAGED_ID_NAME,
+                                        ECFS_IN_USE_NAME,         ECFS_RENEWED_NAME,
+                                        ECFS_CONTROL_SOCKET,      ECFS_KEY_SLOTS_NAME,
+                                        ECFS_KEYS_NEXT_NAME,      ECFS_KEY_SLOTS_NEXT_NAME,
+                                        ECFS_KEYS_NAME,           ECFS_GAPS_NAME,
+                                        ECFS_READER_SOCKET,       ECFS_MONTH_NAME,
+                                        ECFS_MONTH_LOCK_NAME,     ECFS_EVENTS_NAME,
+                                        ECFS_FOLLOWED_NAME,       ECFS_LOCK_NAME};
     for (size_t i = 0; i < G_N_ELEMENTS (folders); i++) {
         g_autofree char *path = g_build_filename (directory, folders[i], NULL);
         g_autoptr (GDir) listing = g_dir_open (path, 0, NULL);

@@ -2,6 +2,7 @@
 #include "archive/keys.h"
 #include "util/io.h"
 #include "verbs/descriptor.h"
+#include "verbs/fetch.h"
 #include "verbs/verbs.h"
 
 #include <fcntl.h>
@@ -83,12 +84,9 @@ static EcfsDescriptor *load (const char *path, const char *keys_path, GError **e
     return NULL;
 }
 
-bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, const char *keys_path,
-                 GError **error)
+bool ecfs_fetch_described (const EcfsDescriptor *descriptor, const char *path, const char *const *endpoints,
+                           GError **error)
 {
-    g_autoptr (EcfsDescriptor) descriptor = load (descriptor_path, keys_path, error);
-    if (descriptor == NULL)
-        return false;
     g_autofree char *temporary = g_strdup_printf ("%s.ecfs-fetch-%d", path, (int) getpid ());
     ecfs_autofd fd = open_unfinished (path, temporary, error);
     if (fd < 0)
@@ -100,4 +98,11 @@ bool ecfs_fetch (const char *descriptor_path, const char *path, const char *cons
     if (!good)
         (void) unlink (temporary); /* the first error is told */
     return good;
+}
+
+bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, const char *keys_path,
+                 GError **error)
+{
+    g_autoptr (EcfsDescriptor) descriptor = load (descriptor_path, keys_path, error);
+    return descriptor != NULL && ecfs_fetch_described (descriptor, path, endpoints, error);
 }

@@ -108,13 +108,52 @@ static JsonArray *describe_each (const GPtrArray *peers)
         const EcfsPeerState *state = g_ptr_array_index (peers, i);
         JsonObject *object = json_object_new ();
         ecfs_status_add_text (object, "address", state->address);
-        json_object_set_string_member (object, "state", state->lies ? "lies" : state->is_up ? "up" : "down");
+        json_object_set_string_member (object, "state",
+                                       state->is_dropped ? "dropped"
+                                       : state->lies     ? "lies"
+                                       : state->is_up    ? "up"
+                                                         : "down");
+        json_object_set_boolean_member (object, "seeder", state->is_seeder);
         json_object_set_int_member (object, "fetched_bytes", (int64_t) state->fetched_bytes);
         if (state->problem != NULL)
             ecfs_status_add_text (object, "problem", state->problem);
         json_array_add_object_element (array, object);
     }
     return array;
+}
+
+static JsonArray *describe_takers (const GPtrArray *takers)
+{
+    JsonArray *array = json_array_new ();
+    for (guint i = 0; i < takers->len; i++) {
+        const EcfsPeerTakerState *state = g_ptr_array_index (takers, i);
+        JsonObject *object = json_object_new ();
+        ecfs_status_add_text (object, "address", state->address);
+        json_object_set_boolean_member (object, "dropped", state->is_dropped);
+        json_object_set_int_member (object, "connections", state->n_connections);
+        json_object_set_int_member (object, "served_bytes", (int64_t) state->bytes);
+        json_array_add_object_element (array, object);
+    }
+    return array;
+}
+
+static void add_located (JsonObject *peers, EcfsLocated *located)
+{
+    EcfsLocatedState state;
+    ecfs_located_state (located, &state);
+    if (state.runs) {
+        JsonObject *dht = json_object_new ();
+        const char *problem = state.dht.problem != NULL ? state.dht.problem : state.problem;
+        json_object_set_string_member (dht, "state", state.dht.is_up ? "up" : "down");
+        json_object_set_int_member (dht, "port", state.dht.port);
+        json_object_set_int_member (dht, "found", state.n_found);
+        if (state.address != NULL)
+            ecfs_status_add_text (dht, "announced", state.address);
+        if (problem != NULL)
+            ecfs_status_add_text (dht, "problem", problem);
+        json_object_set_object_member (peers, "dht", dht);
+    }
+    ecfs_located_state_clear (&state);
 }
 
 void ecfs_status_add_peers (JsonObject *status, EcfsArchive *archive)
@@ -130,6 +169,8 @@ void ecfs_status_add_peers (JsonObject *status, EcfsArchive *archive)
     json_object_set_int_member (facts, "served_bytes", (int64_t) state.served_bytes);
     json_object_set_int_member (facts, "fetched_bytes", (int64_t) state.fetched_bytes);
     json_object_set_array_member (facts, "list", describe_each (state.peers));
+    json_object_set_array_member (facts, "takers", describe_takers (state.takers));
+    add_located (facts, ecfs_archive_located (archive));
     json_object_set_object_member (status, "peers", facts);
     ecfs_peers_state_clear (&state);
 }

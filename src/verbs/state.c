@@ -2,7 +2,7 @@
 #include "archive/common.h"
 #include "archive/in_use.h"
 #include "archive/key_watch.h"
-#include "verbs/status_priv.h"
+#include "verbs/status.h"
 #include "verbs/verbs.h"
 #include "wire/wire.h"
 

@@ -26,6 +26,9 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
  */
 void ecfs_status_judge (JsonObject *status);
 
+/** JSON is UTF-8; names and what errors say of them are bytes. */
+void ecfs_status_add_text (JsonObject *object, const char *member, const char *text);
+
 /** What reading has met, as the member `reads` of a status. */
 JsonObject *ecfs_status_reads (EcfsReadLog *log);
 

@@ -10,9 +10,6 @@
 #include "verbs/status.h"
 #include "verbs/survey.h"
 
-/** JSON is UTF-8; names and what errors say of them are bytes. */
-void ecfs_status_add_text (JsonObject *object, const char *member, const char *text);
-
 void ecfs_status_add_uuid (JsonObject *object, const char *member, const EcfsUuid *uuid);
 
 /* A question to all endpoints. Lives until the last answer is in, which may be after whoever asked went on. */

@@ -6,7 +6,6 @@
 #include "verbs/status.h"
 
 #include "ecfs/ecfs.h"
-#include "verbs/status_priv.h"
 #include "verbs/verdict_priv.h"
 
 #include <inttypes.h>

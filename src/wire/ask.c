@@ -9,10 +9,9 @@ JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError 
     return ecfs_control_ask (archive_dir, request, -1, error);
 }
 
-JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error)
+static JsonNode *ask (int fd, JsonNode *request, int timeout_ms, GError **error)
 {
     EcfsLines lines;
-    int fd = ecfs_control_connect (archive_dir, error);
     if (fd < 0)
         return NULL;
     ecfs_lines_init (&lines, fd);
@@ -27,6 +26,16 @@ JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int time
         json_object_has_member (json_node_get_object (reply), "ok") ||
         ecfs_fail (error, EPROTO, "control socket: the answer makes no sense: is the mount of another version?");
     return good ? g_steal_pointer (&reply) : NULL;
+}
+
+JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error)
+{
+    return ask (ecfs_control_connect (archive_dir, error), request, timeout_ms, error);
+}
+
+JsonNode *ecfs_control_ask_reader (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error)
+{
+    return ask (ecfs_control_connect_reader (archive_dir, error), request, timeout_ms, error);
 }
 
 static bool fail_silent (const char *archive_dir, GError **error)

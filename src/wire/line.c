@@ -268,33 +268,32 @@ void ecfs_control_get_attributes (JsonObject *object, struct stat *ret_st)
 /* The socket */
 
 /* Socket addresses hold 108 bytes; a directory's path may be longer. */
-static struct sockaddr_un address_in (int dir_fd)
+static struct sockaddr_un address_in (int dir_fd, const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    g_snprintf (address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" ECFS_CONTROL_SOCKET, dir_fd);
+    g_snprintf (address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", dir_fd, name);
     return address;
 }
 
-int ecfs_control_listen (int dir_fd, int backlog, GError **error)
+int ecfs_control_listen (int dir_fd, const char *name, int backlog, GError **error)
 {
-    struct sockaddr_un address = address_in (dir_fd);
-    (void) unlinkat (dir_fd, ECFS_CONTROL_SOCKET, 0); /* of a dead mount, or none */
+    struct sockaddr_un address = address_in (dir_fd, name);
+    (void) unlinkat (dir_fd, name, 0); /* of a dead mount, or none */
     ecfs_autofd fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool good = fd >= 0 && fchmod (fd, 0600) == 0 &&
                 bind (fd, (const struct sockaddr *) &address, sizeof address) == 0 &&
-                fchmodat (dir_fd, ECFS_CONTROL_SOCKET, 0600, 0) == 0 && listen (fd, backlog) == 0;
-    good = good || ecfs_fail_errno (error, errno, ECFS_CONTROL_SOCKET ": cannot listen on it");
+                fchmodat (dir_fd, name, 0600, 0) == 0 && listen (fd, backlog) == 0;
+    good = good || ecfs_fail_errno (error, errno, "%s: cannot listen on it", name);
     return good ? ecfs_steal_fd (&fd) : -1;
 }
 
 /* Root speaks to anybody's mount, as umount(8) does when the machine goes down: to its owner's, that is. */
-static bool check_socket (int dir_fd, const char *archive_dir, GError **error)
+static bool check_socket (int dir_fd, const char *archive_dir, const char *name, GError **error)
 {
     struct stat socket_status, directory;
-    if (fstatat (dir_fd, ECFS_CONTROL_SOCKET, &socket_status, AT_SYMLINK_NOFOLLOW) != 0 ||
-        fstat (dir_fd, &directory) != 0)
+    if (fstatat (dir_fd, name, &socket_status, AT_SYMLINK_NOFOLLOW) != 0 || fstat (dir_fd, &directory) != 0)
         return true; /* connect () tells what it is that is not there */
-    g_autofree char *path = g_build_filename (archive_dir, ECFS_CONTROL_SOCKET, NULL);
+    g_autofree char *path = g_build_filename (archive_dir, name, NULL);
     if (S_ISLNK (socket_status.st_mode) || geteuid () != 0 || socket_status.st_uid != directory.st_uid)
         return ecfs_archive_check_owner (path, &socket_status, error);
     return true;
@@ -309,20 +308,30 @@ static bool join (int fd, const struct sockaddr_un *address)
            setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &endless, sizeof endless) == 0;
 }
 
-int ecfs_control_connect (const char *archive_dir, GError **error)
+static int connect_to (const char *archive_dir, const char *name, GError **error)
 {
     ecfs_autofd dir_fd = open (archive_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return ecfs_fail_errno (error, errno, "%s", archive_dir) - 1;
-    if (!check_socket (dir_fd, archive_dir, error))
+    if (!check_socket (dir_fd, archive_dir, name, error))
         return -1;
-    struct sockaddr_un address = address_in (dir_fd);
+    struct sockaddr_un address = address_in (dir_fd, name);
     ecfs_autofd fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && join (fd, &address))
         return ecfs_steal_fd (&fd);
     int code = errno == EAGAIN ? ETIMEDOUT : errno;
     bool absent = code == ENOENT || code == ECONNREFUSED;
     return (absent ? ecfs_fail (error, ENOTCONN, "%s is not mounted", archive_dir)
-                   : ecfs_fail_errno (error, code, "%s/" ECFS_CONTROL_SOCKET, archive_dir)) -
+                   : ecfs_fail_errno (error, code, "%s/%s", archive_dir, name)) -
            1;
+}
+
+int ecfs_control_connect (const char *archive_dir, GError **error)
+{
+    return connect_to (archive_dir, ECFS_CONTROL_SOCKET, error);
+}
+
+int ecfs_control_connect_reader (const char *archive_dir, GError **error)
+{
+    return connect_to (archive_dir, ECFS_READER_SOCKET, error);
 }

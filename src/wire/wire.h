@@ -1,6 +1,6 @@
 /*
- * ARCHIVE/control.sock, the door to a running mount: one JSON object per line and connection, answered by one. Only the
- * user who runs the mount and root are let in.
+ * ARCHIVE/control.sock, the door to a running mount (of one that only follows ARCHIVE/reader.sock): one JSON object per
+ * line and connection, answered by one. Only the user who runs the mount and root are let in.
  *
  * Requests                                                     Answers
  *   {"verb":"wait","paths":["/a",...],"quorum":false}          {"ok":true}
@@ -31,6 +31,8 @@
  *   {"verb":"brake-end"}                                       {"ok":true}
  *       what a mass deletion took is not kept any longer
  *   {"verb":"mark","name":"...","remove":false}                {"ok":true}     the journal is at the endpoints, too
+ *   {"verb":"publish","name":"...","withdraw":false}           {"ok":true}     it is in the hash table, or withdrawn
+ *   {"verb":"swarm","action":"start|stop|drop","address":"HOST:PORT"}  {"ok":true}     the address only to drop it
  *   {"verb":"rm","path":"/a","recursive":false}                {"ok":true}
  *   {"verb":"mv","path":"/a","to":"/b","keep":false}           {"ok":true}
  *   {"verb":"mkdir","path":"/a","mode":493,"parents":false}    {"ok":true}
@@ -122,8 +124,11 @@ void ecfs_control_get_attributes (JsonObject *object, struct stat *ret_st);
 
 /** A connection to the mount of an archive; -1: ENOTCONN when it is not mounted. */
 int ecfs_control_connect (const char *archive_dir, GError **error);
-/** Makes the socket in the open archive directory. */
-int ecfs_control_listen (int dir_fd, int backlog, GError **error);
+/** The same to a mount that only reads, and follows what another machine writes. It is asked for nothing but `live`,
+ * `ping`, `publish` and `swarm`. */
+int ecfs_control_connect_reader (const char *archive_dir, GError **error);
+/** Makes the socket @name in the open archive directory. */
+int ecfs_control_listen (int dir_fd, const char *name, int backlog, GError **error);
 
 /**
  * Asks the mount of an archive. Returns its answer, which has "ok", as a reference; or NULL with the error that it
@@ -132,6 +137,8 @@ int ecfs_control_listen (int dir_fd, int backlog, GError **error);
 JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error);
 /** The same, but ETIMEDOUT when the mount says nothing for so long; -1: for ever. */
 JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error);
+/** The same of a mount that only reads. */
+JsonNode *ecfs_control_ask_reader (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error);
 /** Whether the mount's process lets whoever asks wait, as one that was stopped does: for 10 seconds. The error names
  * it, with ETIMEDOUT. False where there is none. */
 bool ecfs_control_is_silent (const char *archive_dir, GError **error);
