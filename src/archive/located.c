@@ -31,7 +31,8 @@ struct EcfsLocated {
     EcfsLocate *peers;
     EcfsTicker *ticker;
     bool stopping;
-    char *address; /* as it was announced last; NULL: never */
+    bool is_behind; /* what somebody published could not be put */
+    char *address;  /* as it was announced last; NULL: never */
     unsigned n_found;
     char *problem;
     /* Of the ticker's thread. */
@@ -232,13 +233,22 @@ static void look (EcfsLocated *self, int64_t now_us)
     ecfs_mutex_unlock (&self->lock);
 }
 
-bool ecfs_located_publish (EcfsLocated *self, const char *name, int64_t deadline_us, GError **error)
+static bool publish (EcfsLocated *self, const char *name, int64_t deadline_us, GError **error)
 {
     EcfsPublication publication;
     if (!ecfs_located_start (self, error) || !ecfs_publication_load (self->params.directory, name, &publication, error))
         return false;
     bool good = ecfs_published_put (self->dht, &publication, deadline_us, error);
     ecfs_publication_clear (&publication);
+    return good;
+}
+
+bool ecfs_located_publish (EcfsLocated *self, const char *name, int64_t deadline_us, GError **error)
+{
+    bool good = publish (self, name, deadline_us, error);
+    ecfs_mutex_lock (&self->lock);
+    self->is_behind = self->is_behind || !good; /* it is tried again soon, not with the next round */
+    ecfs_mutex_unlock (&self->lock);
     return good;
 }
 
@@ -257,7 +267,7 @@ static bool publish_next (EcfsLocated *self)
 {
     g_autoptr (GError) error = NULL;
     const char *name = self->names->pdata[self->names->len - 1];
-    bool good = ecfs_located_publish (self, name, ecfs_now_us () + PUBLISH_US, &error);
+    bool good = publish (self, name, ecfs_now_us () + PUBLISH_US, &error);
     bool is_later = !good && (error->code == ENOTCONN || error->code == ETIMEDOUT);
     if (!good)
         g_info ("published name %s: %s", name, error->message);
@@ -271,6 +281,10 @@ static bool publish_next (EcfsLocated *self)
 static void publish_some (EcfsLocated *self)
 {
     int64_t now_us = ecfs_now_us (), until_us = now_us + AT_ONCE_US;
+    ecfs_mutex_lock (&self->lock);
+    self->round_us = self->is_behind ? 0 : self->round_us;
+    self->is_behind = false;
+    ecfs_mutex_unlock (&self->lock);
     if (self->names->len == 0 && now_us >= self->round_us) {
         g_ptr_array_unref (self->names);
         self->names = ecfs_publications (self->params.directory);

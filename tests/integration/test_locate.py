@@ -151,6 +151,17 @@ def test_a_mount_keeps_what_is_published(place, nodes):
     lab.until(lambda: lab.ecfs("locate", "--node", f"127.0.0.1:{crowd[1].port}", capability, check=False).returncode == 0, 30, "it is there again")
 
 
+def test_a_mount_alone_publishes_when_somebody_looks(place):
+    port = free_udp_port()
+    archive = place.archive(place.directories(), "rs:4+2", lab.AS_USERS)
+    archive.configure("archive", **settings(lab.free_port(), port, "none"))
+    digest = put_file(place, archive, 1)
+    place.mount(archive)
+    done = published(archive, check=False)
+    assert done.returncode == 1 and "no other node" in done.stderr
+    assert fetched(place, done.stdout.strip()) == digest
+
+
 def test_many_names_do_not_keep_peers_waiting(place, monkeypatch):
     """A slow table: so many names take five seconds, in which others are looked for, too."""
     helper, log = place.path / "helper", place.path / "asked"
