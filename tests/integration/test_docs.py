@@ -6,7 +6,7 @@ import pytest
 
 MAN = lab.REPOSITORY / "man"
 PROGRAMS = {"salvage"}  # pages of their own, and no verbs
-WITH_ACTIONS = {"endpoint", "key"}
+WITH_ACTIONS = {"endpoint", "key", "swarm"}
 VERBS = sorted({path.name[len("ecfs-"):-len(".1")] for path in MAN.glob("ecfs-*.1")} - PROGRAMS - WITH_ACTIONS)
 
 

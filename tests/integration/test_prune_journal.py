@@ -115,7 +115,14 @@ def test_a_follower_goes_on_and_so_does_the_next_run(place, grown):  # noqa: F81
     store(grown, mount, [50], size=30_000)
     remove(grown, mount, [3])
     wanted = contents(mount.path)
-    lab.until(lambda: contents(follower.path) == wanted, 30, "who follows sees what came since")
+
+    def follows():
+        try:
+            return contents(follower.path) == wanted
+        except FileNotFoundError:
+            return False  # it went while we looked
+
+    lab.until(follows, 30, "who follows sees what came since")
 
     # Deaths that are told behind the snapshot are still known, and what is superfluous next goes next.
     take_snapshot(grown)
