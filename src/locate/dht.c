@@ -3,6 +3,7 @@
 #include "endpoint/ssh/ssh_child.h"
 #include "key/key.h"
 #include "peer/peer_text.h"
+#include "util/helper.h"
 #include "util/io.h"
 #include "util/lock.h"
 
@@ -51,20 +52,6 @@ struct EcfsDhtQuestion {
 };
 
 /* The process */
-
-static char *find_helper (void)
-{
-    const char *named = g_getenv ("ECFS_LOCATE_HELPER");
-    if (named != NULL)
-        return g_strdup (named);
-    g_autofree char *program = g_file_read_link ("/proc/self/exe", NULL);
-    g_autofree char *directory = program == NULL ? NULL : g_path_get_dirname (program);
-    char *beside = directory == NULL ? NULL : g_build_filename (directory, HELPER, NULL);
-    if (beside != NULL && access (beside, X_OK) == 0)
-        return beside;
-    g_free (beside);
-    return g_build_filename (ECFS_LIBEXECDIR, HELPER, NULL);
-}
 
 static bool send_line (int fd, const EcfsLocateLine *line)
 {
@@ -290,7 +277,7 @@ EcfsDht *ecfs_dht_new (const EcfsDhtParams *params, GError **error)
     self->fd = self->wake[0] = self->wake[1] = -1;
     self->hosts = g_ptr_array_new_with_free_func (host_free);
     self->questions = g_hash_table_new (g_int64_hash, g_int64_equal);
-    self->helper = find_helper ();
+    self->helper = ecfs_helper_path (HELPER, "ECFS_LOCATE_HELPER");
     bool good = true;
     if (access (self->helper, X_OK) != 0)
         good = ecfs_fail (error, ENOTSUP,

@@ -3,6 +3,7 @@
 #include "endpoint/gridftp/gridftp_priv.h"
 #include "endpoint/ssh/ssh_child.h"
 #include "endpoint/ssh/ssh_transport.h"
+#include "util/helper.h"
 #include "util/io.h"
 
 #include <poll.h>
@@ -14,21 +15,6 @@
 #define HELPER       "ecfs-gridftp-helper"
 #define ABORT_US     (G_USEC_PER_SEC / 2) /* for the helper, which has nobody else to ask */
 #define MEMORY_BYTES ((size_t) ECFS_GRIDFTP_N_BLOCKS * ECFS_GRIDFTP_BLOCK_BYTES)
-
-/* Beside the program that runs, as in a build directory, or where it was installed. */
-static char *find_helper (void)
-{
-    const char *named = g_getenv ("ECFS_GRIDFTP_HELPER");
-    if (named != NULL)
-        return g_strdup (named);
-    g_autofree char *program = g_file_read_link ("/proc/self/exe", NULL);
-    g_autofree char *directory = program == NULL ? NULL : g_path_get_dirname (program);
-    char *beside = directory == NULL ? NULL : g_build_filename (directory, HELPER, NULL);
-    if (beside != NULL && access (beside, X_OK) == 0)
-        return beside;
-    g_free (beside);
-    return g_build_filename (ECFS_LIBEXECDIR, HELPER, NULL);
-}
 
 static void add_word (GPtrArray *words, const char *key, const char *value)
 {
@@ -138,7 +124,7 @@ static bool check_secrets (const EcfsGridftpConfig *config, GError **error)
 bool ecfs_gridftp_spawn (EcfsGridftp *self, GError **error)
 {
     const EcfsGridftpConfig *config = self->config;
-    g_autofree char *helper = find_helper ();
+    g_autofree char *helper = ecfs_helper_path (HELPER, "ECFS_GRIDFTP_HELPER");
     if (access (helper, X_OK) != 0)
         return ecfs_fail (error, ENOTSUP,
                           "there is no %s: install it (package ecfs-gridftp), or build ecfs with it "
