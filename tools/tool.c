@@ -128,6 +128,20 @@ int tool_unknown_action (const Verb *verb, const char *action, const char *const
     return TOOL_USAGE;
 }
 
+int tool_run_action (const Verb *verb, const Action *actions, int argc, char **argv)
+{
+    g_autoptr (GPtrArray) names = g_ptr_array_new ();
+    const char *word = argc > 1 ? argv[1] : "";
+    for (; actions->name != NULL; actions++) {
+        if (strcmp (word, actions->name) == 0)
+            return actions->run (argc - 1, argv + 1);
+        g_ptr_array_add (names, (char *) actions->name);
+    }
+    g_ptr_array_add (names, NULL);
+    (void) tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
+    return tool_unknown_action (verb, word, (const char *const *) names->pdata);
+}
+
 /* The command line before it is parsed; the process's. */
 static const char *command_verb;
 static char **command_words;

@@ -102,6 +102,15 @@ const char *tool_nearest (const char *word, const char *const *candidates);
 /** Says that @action is none of @actions (NULL-terminated), and which is like it. Returns TOOL_USAGE. */
 int tool_unknown_action (const Verb *verb, const char *action, const char *const *actions);
 
+typedef struct Action {
+    const char *name;
+    int (*run) (int argc, char **argv); /* argv[0] is the action */
+} Action;
+
+/** Runs that of @actions, of which a NULL is the last name, that argv[1] is, or says that it is none; the status of
+ * exit. */
+int tool_run_action (const Verb *verb, const Action *actions, int argc, char **argv);
+
 /** The command that runs, as it can be typed again, once tool_parse () has seen it; with @option (may be NULL) in front
  * of its arguments. g_free () */
 char *tool_command (const char *option);

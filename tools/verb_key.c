@@ -376,18 +376,7 @@ static int rotate (int argc, char **argv)
 
 int verb_key (const Verb *verb, int argc, char **argv)
 {
-    static const struct {
-        const char *action;
-        int (*run) (int argc, char **argv);
-    } actions[] = {{"list", list},        {"check", check}, {"add", add},
-                   {"remove", take_away}, {"init", init},   {"rotate", rotate}};
-    const char *names[G_N_ELEMENTS (actions) + 1] = {NULL};
-    const char *action = argc > 1 ? argv[1] : "";
-    for (size_t i = 0; i < G_N_ELEMENTS (actions); i++) {
-        if (strcmp (action, actions[i].action) == 0)
-            return actions[i].run (argc - 1, argv + 1);
-        names[i] = actions[i].action;
-    }
-    (void) tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
-    return tool_unknown_action (verb, action, names);
+    static const Action actions[] = {{"list", list}, {"check", check},   {"add", add}, {"remove", take_away},
+                                     {"init", init}, {"rotate", rotate}, {NULL, NULL}};
+    return tool_run_action (verb, actions, argc, argv);
 }
