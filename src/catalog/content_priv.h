@@ -50,6 +50,8 @@ bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error);
 /** The object becomes that of an intent, which stays with @goes_on, for stripes that are to come. */
 bool ecfs_object_publish (EcfsCatalog *self, const EcfsObjectRow *object, int64_t intent, bool goes_on, int64_t *ret_id,
                           GError **error);
+/** Counts @bytes in @total. EFBIG: the total would be impossible, as no record that is true makes it. */
+bool ecfs_total_add (uint64_t *total, uint64_t bytes, GError **error);
 bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error);
 bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError **error);
 /** Gives an object, whose stripes have been taken from it, the code and the stripes of @new. Its key stays. */

@@ -269,10 +269,18 @@ static bool check_publish (const EcfsPublish *publish, GError **error)
     return check_extents (publish, error);
 }
 
+bool ecfs_total_add (uint64_t *total, uint64_t bytes, GError **error)
+{
+    if (*total > INT64_MAX || bytes > INT64_MAX - *total)
+        return ecfs_fail (error, EFBIG, "%" PRIu64 " bytes more cannot be counted", bytes);
+    *total += bytes;
+    return true;
+}
+
 static bool insert_stripe (EcfsCatalog *self, int64_t object, const EcfsStripeRow *stripe, GError **error)
 {
-    self->counters.totals.stripe_bytes += stripe->size;
-    return EXEC (self, STRIPE_INSERT, error, INT (object), INT (stripe->index), INT (stripe->instance),
+    return ecfs_total_add (&self->counters.totals.stripe_bytes, stripe->size, error) &&
+           EXEC (self, STRIPE_INSERT, error, INT (object), INT (stripe->index), INT (stripe->instance),
                  INT (stripe->endpoint), INT (stripe->size), BLOB (stripe->digest, sizeof stripe->digest));
 }
 
@@ -305,8 +313,9 @@ bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t
                object->seal.kind == ECFS_SEAL_NONE ? NONE : BLOB (seal, sizeof seal), INT (object->kind)))
         return false;
     *ret_id = ecfs_inserted (self);
+    if (!ecfs_total_add (&totals->content_bytes, object->size, error))
+        return false;
     totals->n_objects++;
-    totals->content_bytes += object->size;
     totals->n_not_full += is_full (object->code, object->stripes->len) ? 0 : 1;
     for (guint i = 0; i < object->stripes->len; i++)
         if (!insert_stripe (self, *ret_id, &g_array_index (object->stripes, EcfsStripeRow, i), error))

@@ -70,7 +70,8 @@ bool ecfs_log_set_end (EcfsCatalog *self, const EcfsObjectRow *log, uint64_t end
 {
     if (end <= log->size)
         return true;
-    self->counters.totals.content_bytes += end - log->size;
+    if (!ecfs_total_add (&self->counters.totals.content_bytes, end - log->size, error))
+        return false;
     ecfs_journal_put_log_end (self->record, &log->uuid, end);
     return EXEC (self, OBJECT_SET_SIZE, error, INT (log->id), INT (end));
 }
