@@ -188,13 +188,13 @@ bool ecfs_cache_index_has (EcfsCacheIndex *self, const EcfsCacheCell *cell, bool
     return found >= 0;
 }
 
-static GArray *cells_of (EcfsCacheIndex *self, sqlite3_stmt *query, GError **error)
+static GArray *cells_of (EcfsCacheIndex *self, EcfsQuery *query, GError **error)
 {
     g_autoptr (GArray) cells = g_array_new (FALSE, FALSE, sizeof (EcfsCacheRow));
     int found;
     while ((found = ecfs_side_step (&self->side, query, error)) == 1) {
-        EcfsCacheRow row = {.cell.segment = (uint64_t) sqlite3_column_int64 (query, 1),
-                            .bytes = (uint64_t) MAX (sqlite3_column_int64 (query, 2), 0)};
+        EcfsCacheRow row = {.cell.segment = (uint64_t) ecfs_column_number (query, 1),
+                            .bytes = (uint64_t) MAX (ecfs_column_number (query, 2), 0)};
         if (!ecfs_column_bytes (query, 0, row.cell.object.bytes, sizeof row.cell.object.bytes)) {
             (void) !ecfs_fail (error, EBADMSG, "%s: the name of an object is none", self->side.name);
             return NULL;
@@ -228,9 +228,9 @@ bool ecfs_cache_index_totals (EcfsCacheIndex *self, uint64_t *ret_bytes, uint64_
     autoquery *query = ecfs_side_query (&self->side, TOTALS, NULL, 0, error);
     if (ecfs_side_step (&self->side, query, error) != 1)
         return false;
-    *ret_bytes = (uint64_t) MAX (sqlite3_column_int64 (query, 0), 0);
-    *ret_pinned = (uint64_t) MAX (sqlite3_column_int64 (query, 1), 0);
-    *ret_n = (uint64_t) MAX (sqlite3_column_int64 (query, 2), 0);
+    *ret_bytes = (uint64_t) MAX (ecfs_column_number (query, 0), 0);
+    *ret_pinned = (uint64_t) MAX (ecfs_column_number (query, 1), 0);
+    *ret_n = (uint64_t) MAX (ecfs_column_number (query, 2), 0);
     return true;
 }
 
@@ -239,8 +239,8 @@ bool ecfs_cache_index_swept (EcfsCacheIndex *self, int64_t *ret_us, bool *ret_th
     autoquery *query = ecfs_side_query (&self->side, SWEPT, NULL, 0, error);
     if (ecfs_side_step (&self->side, query, error) != 1)
         return false;
-    *ret_us = sqlite3_column_int64 (query, 0);
-    *ret_this_boot = g_strcmp0 ((const char *) sqlite3_column_text (query, 1), self->boot) == 0;
+    *ret_us = ecfs_column_number (query, 0);
+    *ret_this_boot = g_strcmp0 (ecfs_column_text (query, 1), self->boot) == 0;
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* Catalogs copied as a whole, by SQLite's backup interface. */
 #include "catalog/catalog.h"
 #include "catalog/db.h"
+#include "catalog/sqlite.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@ _Atomic int ecfs_copy_step_pages = 1024; /* 4 MiB, some milliseconds in which no
 static bool fail (sqlite3 *db, int rc, const char *path, const char *what, GError **error)
 {
     const char *text = db == NULL ? sqlite3_errstr (rc) : sqlite3_errmsg (db);
-    return ecfs_fail (error, ecfs_db_errno (rc), "catalog %s: %s: %s", path, what, text);
+    return ecfs_fail (error, ecfs_sqlite_errno (rc), "catalog %s: %s: %s", path, what, text);
 }
 
 /* Taking the place of another */
@@ -90,7 +91,7 @@ static bool copy_all (EcfsCatalog *self, sqlite3_backup *backup, const atomic_bo
 static bool copy_into (EcfsCatalog *self, sqlite3 *to, const char *path, const atomic_bool *stop, GError **error)
 {
     ecfs_mutex_lock (&self->lock);
-    sqlite3_backup *backup = sqlite3_backup_init (to, "main", self->db, "main");
+    sqlite3_backup *backup = sqlite3_backup_init (to, "main", ecfs_sqlite_of (self->db), "main");
     ecfs_mutex_unlock (&self->lock);
     if (backup == NULL)
         return fail (to, sqlite3_errcode (to), path, "copying a catalog to it", error);

@@ -3,10 +3,10 @@
 #include "catalog/age.h"
 #include "catalog/content_priv.h"
 
-static bool read_losses (sqlite3_stmt *query, int column, EcfsLosses *ret_losses)
+static bool read_losses (EcfsQuery *query, int column, EcfsLosses *ret_losses)
 {
-    *ret_losses = (EcfsLosses){.age_ns = sqlite3_column_int64 (query, column),
-                               .time_ns = sqlite3_column_int64 (query, column + 1)};
+    *ret_losses =
+        (EcfsLosses){.age_ns = ecfs_column_number (query, column), .time_ns = ecfs_column_number (query, column + 1)};
     return ecfs_column_u64 (query, column + 2, INT64_MAX, &ret_losses->n_lost) &&
            ecfs_column_u64 (query, column + 3, INT64_MAX, &ret_losses->n_files);
 }
@@ -64,7 +64,7 @@ static bool get_brake (EcfsCatalog *self, EcfsBrake *ret_brake, GError **error)
     *ret_brake = (EcfsBrake){.until_age_ns = 0};
     if (found != 1)
         return found == 0;
-    brake.until_age_ns = sqlite3_column_int64 (query, 0);
+    brake.until_age_ns = ecfs_column_number (query, 0);
     if (!read_losses (query, 1, &brake.from) || !read_losses (query, 5, &brake.last) ||
         brake.last.n_lost < brake.from.n_lost)
         return ecfs_bad_row (error, "brake", 1, "a number is impossible");

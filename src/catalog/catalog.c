@@ -1,21 +1,14 @@
 /* Life cycle and group commit; the states of the transaction are in db.h. */
 #include "catalog/age.h"
-#include "catalog/content_sum.h"
 #include "catalog/namespace_priv.h"
-#include "catalog/schema.h"
-#include "util/io.h"
+#include "catalog/sqlite.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #define RETRY_US     G_USEC_PER_SEC
 #define GROUP_US     (ECFS_CATALOG_GROUP_MS * 1000)
 #define GATHER_US    300 /* how long a durable caller lets others join its COMMIT */
-#define BUSY_MS      5000
-#define CHECKPOINT   2000 /* pages: 8 MiB, some 10 ms */
 #define SANE_COUNTER ((uint64_t) INT64_MAX)
 #define N_COUNTERS   13
 
@@ -45,13 +38,12 @@ static bool load_counters (EcfsCatalog *self, Counters *ret_counters, GError **e
     return true;
 }
 
-static int save_counters (EcfsCatalog *self)
+static bool save_counters (EcfsCatalog *self, GError **error)
 {
-    sqlite3_stmt *statement = self->statements[STMT_COUNTERS_SET];
-    int rc = SQLITE_OK;
-    for (int i = 0; i < N_COUNTERS && rc == SQLITE_OK; i++)
-        rc = sqlite3_bind_int64 (statement, i + 1, (int64_t) *counter (&self->counters, i));
-    return rc == SQLITE_OK ? ecfs_control (self, STMT_COUNTERS_SET) : rc;
+    Value values[N_COUNTERS];
+    for (int i = 0; i < N_COUNTERS; i++)
+        values[i] = INT (*counter (&self->counters, i));
+    return self->db->ops->run (self->db, STMT_COUNTERS_SET, values, N_COUNTERS, error);
 }
 
 /* The operations since BEGIN cannot be brought back. */
@@ -59,38 +51,39 @@ static void set_broken (EcfsCatalog *self, const char *reason)
 {
     g_critical ("catalog %s: the changes of the last moments are LOST: %s; unmount, check its disk, and mount again",
                 self->path, reason);
-    (void) ecfs_control (self, STMT_ROLLBACK); /* there may be nothing left to roll back */
+    (void) ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", NULL); /* there may be nothing left to roll back */
     g_byte_array_set_size (self->redo, 0);
     self->in_txn = false;
     self->broken = true;
     ecfs_cond_broadcast (&self->committed);
 }
 
-/* SQLite has rolled back on its own: makes the transaction again. */
+static bool in_transaction (EcfsCatalog *self)
+{
+    return self->db->ops->in_transaction (self->db);
+}
+
+/* The database has rolled back on its own: makes the transaction again. */
 static bool restore_txn (EcfsCatalog *self)
 {
     g_autoptr (GError) error = NULL;
-    int rc = ecfs_control (self, STMT_BEGIN);
-    bool ok = rc == SQLITE_OK || ecfs_db_fail (self->db, rc, &error, self->path, "beginning again");
-    if (ok && ecfs_replay (self, &error))
+    if (ecfs_control (self, STMT_BEGIN, "beginning again", &error) && ecfs_replay (self, &error))
         return true;
     set_broken (self, error->message);
     return false;
 }
 
-static void set_failure (EcfsCatalog *self, int rc)
+static void set_failure (EcfsCatalog *self, const GError *why)
 {
-    g_autoptr (GError) error = NULL;
     bool is_first = self->failure == NULL;
-    told (ecfs_db_fail (self->db, rc, &error, self->path, "COMMIT")); /* its text is the reason */
     g_free (self->failure);
-    self->failure = g_strdup (error->message);
-    self->failure_code = error->code;
+    self->failure = g_strdup (why->message);
+    self->failure_code = why->code;
     self->flush_at_us = ecfs_now_us () + RETRY_US;
     if (is_first)
         g_warning ("%s; the changes are kept in memory and tried again each second, further ones are refused",
                    self->failure);
-    if (sqlite3_get_autocommit (self->db))
+    if (!in_transaction (self))
         (void) restore_txn (self); /* failure or broken says it */
     ecfs_cond_broadcast (&self->committed);
 }
@@ -108,11 +101,9 @@ static bool commit (EcfsCatalog *self, GError **error)
 {
     if (!self->in_txn)
         return true;
-    int rc = save_counters (self);
-    if (rc == SQLITE_OK)
-        rc = ecfs_control (self, STMT_COMMIT);
-    if (rc != SQLITE_OK) {
-        set_failure (self, rc);
+    g_autoptr (GError) why = NULL;
+    if (!save_counters (self, &why) || !ecfs_control (self, STMT_COMMIT, "COMMIT", &why)) {
+        set_failure (self, why);
         return fail_state (self, error);
     }
     if (self->failure != NULL)
@@ -136,10 +127,17 @@ void ecfs_catalog_watch_commits (EcfsCatalog *self, void (*committed) (void *use
     ecfs_mutex_unlock (&self->lock);
 }
 
+static void roll_back (EcfsCatalog *self)
+{
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", &why))
+        set_broken (self, why->message);
+}
+
 static void end_reading (EcfsCatalog *self)
 {
-    if (self->reading && !sqlite3_get_autocommit (self->db) && ecfs_control (self, STMT_ROLLBACK) != SQLITE_OK)
-        set_broken (self, sqlite3_errmsg (self->db));
+    if (self->reading && in_transaction (self))
+        roll_back (self);
     self->reading = false;
 }
 
@@ -149,7 +147,8 @@ void ecfs_read_begin (EcfsCatalog *self)
 {
     if (self->in_txn || self->reading || self->broken)
         return;
-    self->reading = ecfs_control (self, STMT_BEGIN_READ) == SQLITE_OK; /* without it each statement has its own */
+    self->reading =
+        ecfs_control (self, STMT_BEGIN_READ, "reading it", NULL); /* without it each statement has its own */
     if (self->readonly)
         return;
     self->flush_at_us = ecfs_now_us () + GROUP_US;
@@ -165,11 +164,10 @@ void ecfs_read_end (EcfsCatalog *self)
 static bool begin (EcfsCatalog *self, GError **error)
 {
     end_reading (self);
-    int rc = ecfs_control (self, STMT_BEGIN);
-    if (rc != SQLITE_OK)
-        return ecfs_db_fail (self->db, rc, error, self->path, "BEGIN");
+    if (!ecfs_control (self, STMT_BEGIN, "BEGIN", error))
+        return false;
     if (!load_counters (self, &self->counters, error)) {
-        (void) ecfs_control (self, STMT_ROLLBACK); /* nothing was changed */
+        (void) ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", NULL); /* nothing was changed */
         return false;
     }
     self->in_txn = true;
@@ -189,9 +187,8 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
         return false;
     if (!self->in_txn && !begin (self, error))
         return false;
-    int rc = ecfs_control (self, STMT_SAVEPOINT);
-    if (rc != SQLITE_OK)
-        return ecfs_db_fail (self->db, rc, error, self->path, "SAVEPOINT");
+    if (!ecfs_control (self, STMT_SAVEPOINT, "SAVEPOINT", error))
+        return false;
     op->counters = self->counters;
     op->redo_size = self->redo->len;
     g_byte_array_set_size (self->record, 0);
@@ -203,9 +200,9 @@ bool ecfs_last_sum (EcfsCatalog *self, uint64_t sequence, uint8_t ret_sum[ECFS_J
     autoquery *query = QUERY (self, JOURNAL_LIST, error, INT ((int64_t) sequence - 1), INT (1));
     int found = ecfs_query_step (self, query, error);
     memset (ret_sum, 0, ECFS_JOURNAL_SUM_BYTES);
-    if (found == 1 && (uint64_t) sqlite3_column_int64 (query, 0) == sequence)
-        ecfs_journal_sum (sequence, sqlite3_column_int64 (query, 1), sqlite3_column_blob (query, 2),
-                          (size_t) sqlite3_column_bytes (query, 2), ret_sum);
+    if (found == 1 && (uint64_t) ecfs_column_number (query, 0) == sequence)
+        ecfs_journal_sum (sequence, ecfs_column_number (query, 1), ecfs_column_blob (query, 2),
+                          ecfs_column_size (query, 2), ret_sum);
     return found >= 0;
 }
 
@@ -238,27 +235,23 @@ static void undo (EcfsCatalog *self, const Op *op)
 {
     self->counters = op->counters;
     g_byte_array_set_size (self->redo, op->redo_size);
-    if (sqlite3_get_autocommit (self->db)) {
+    if (!in_transaction (self)) {
         (void) restore_txn (self); /* broken says it */
         return;
     }
-    if (ecfs_control (self, STMT_ROLLBACK_TO) != SQLITE_OK || ecfs_control (self, STMT_RELEASE) != SQLITE_OK)
-        set_broken (self, sqlite3_errmsg (self->db));
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_control (self, STMT_ROLLBACK_TO, "ROLLBACK TO", &why) ||
+        !ecfs_control (self, STMT_RELEASE, "RELEASE", &why))
+        set_broken (self, why->message);
 }
 
 bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error)
 {
-    ok = ok && append_journal (self, error);
-    if (ok) {
-        int rc = ecfs_control (self, STMT_RELEASE);
-        if (rc != SQLITE_OK)
-            ok = ecfs_db_fail (self->db, rc, error, self->path, "RELEASE");
-    }
+    ok = ok && append_journal (self, error) && ecfs_control (self, STMT_RELEASE, "RELEASE", error);
     if (!ok)
         undo (self, op);
     if (self->in_txn && self->redo->len == 0) { /* nothing changed: no reason to keep others from the database */
-        if (ecfs_control (self, STMT_ROLLBACK) != SQLITE_OK)
-            set_broken (self, sqlite3_errmsg (self->db));
+        roll_back (self);
         self->in_txn = false;
         self->durable_txn = self->txn;
     } else if (ok && op->redo_size == 0) {
@@ -325,90 +318,6 @@ static void *flush (void *data)
 
 /* Opening */
 
-static bool refuse_network_disk (const char *path, GError **error)
-{
-    struct statfs fs;
-    if (statfs (path, &fs) != 0)
-        return ecfs_fail_errno (error, errno, "catalog %s", path);
-    unsigned long type = (unsigned long) fs.f_type & 0xffffffff;
-    if (type == 0x6969 || type == 0xfe534d42 || type == 0xff534d42) /* NFS, SMB2, CIFS */
-        return ecfs_fail (error, ENOTSUP,
-                          "catalog %s is on a network file system, where its locks and its shared "
-                          "memory do not work: keep the archive directory on a local disk",
-                          path);
-    return true;
-}
-
-static bool configure (sqlite3 *db, const char *path, bool readonly, GError **error)
-{
-    (void) sqlite3_extended_result_codes (db, 1);                      /* cannot fail on an open database */
-    (void) sqlite3_busy_timeout (db, BUSY_MS);                         /* likewise */
-    (void) sqlite3_db_config (db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL); /* likewise, and the next three */
-    (void) sqlite3_db_config (db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    (void) sqlite3_db_config (db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    (void) sqlite3_db_config (db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    /* Nothing is spilled before COMMIT: until then a full disk cannot hurt. */
-    int rc =
-        sqlite3_exec (db,
-                      "PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON; PRAGMA synchronous = FULL; "
-                      "PRAGMA cache_spill = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32768; "
-                      "PRAGMA wal_autocheckpoint = " G_STRINGIFY (CHECKPOINT) "; "
-                                                                              "PRAGMA journal_size_limit = 67108864",
-                      NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = ecfs_content_sum_register (db);
-    if (rc == SQLITE_OK && !readonly)
-        rc = sqlite3_exec (db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
-    return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "opening");
-}
-
-/* Reading needs the tables of this version; bringing older ones there is writing. */
-static bool is_current (const char *path, int version, GError **error)
-{
-    return version == ECFS_CATALOG_VERSION ||
-           ecfs_fail (error, ENOTSUP,
-                      "catalog %s has version %d, made by an earlier ecfs; mount the archive for writing once, which "
-                      "brings it to version %d. If an earlier ecfs has it mounted, unmount it first",
-                      path, version, ECFS_CATALOG_VERSION);
-}
-
-static sqlite3 *open_db (const char *path, int flags, bool immutable, GError **error)
-{
-    g_autofree char *absolute = g_canonicalize_filename (path, NULL);
-    g_autofree char *escaped = g_uri_escape_string (absolute, "/", false);
-    g_autofree char *uri = g_strconcat ("file:", escaped, immutable ? "?immutable=1" : NULL, NULL);
-    sqlite3 *db = NULL;
-    bool readonly = (flags & SQLITE_OPEN_READONLY) != 0;
-    int rc = sqlite3_open_v2 (uri, &db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
-    int version = 0;
-    bool ok = rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "opening");
-    if (ok && configure (db, path, readonly, error) &&
-        ((flags & SQLITE_OPEN_CREATE) != 0 || ecfs_schema_check (db, path, &version, error)) &&
-        (readonly ? is_current (path, version, error) : ecfs_schema_migrate (db, path, error)))
-        return db;
-    (void) sqlite3_close (db); /* nothing was written */
-    return NULL;
-}
-
-/* A catalog in a directory that cannot be written has no place for SQLite's shared memory; without a log nobody is
- * writing, and it can be read as it is. */
-static sqlite3 *open_readonly (const char *path, GError **error)
-{
-    g_autoptr (GError) first = NULL;
-    sqlite3 *db = open_db (path, SQLITE_OPEN_READONLY, false, &first);
-    if (db != NULL)
-        return db;
-    g_autofree char *wal = g_strconcat (path, "-wal", NULL);
-    g_autofree char *dir = g_path_get_dirname (path);
-    struct stat st;
-    bool has_log = stat (wal, &st) == 0 ? st.st_size > 0 : errno != ENOENT;
-    if (!has_log && access (dir, W_OK) != 0 && !g_error_matches (first, ECFS_ERROR, EBADMSG) &&
-        !g_error_matches (first, ECFS_ERROR, ENOTSUP))
-        return open_db (path, SQLITE_OPEN_READONLY, true, error);
-    g_propagate_error (error, g_steal_pointer (&first));
-    return NULL;
-}
-
 static bool load_meta (EcfsCatalog *self, GError **error)
 {
     autoquery *query = ecfs_query (self, STMT_META_GET, NULL, 0, error);
@@ -444,15 +353,14 @@ static bool check_start (EcfsCatalog *self, GError **error)
 /* Another process may be writing: it is looked at as it is at one moment. */
 static bool check_snapshot (EcfsCatalog *self, GError **error)
 {
-    int rc = ecfs_control (self, STMT_BEGIN_READ);
-    if (rc != SQLITE_OK)
-        return ecfs_db_fail (self->db, rc, error, self->path, "reading it");
+    if (!ecfs_control (self, STMT_BEGIN_READ, "reading it", error))
+        return false;
     bool good = check_start (self, error);
-    (void) ecfs_control (self, STMT_ROLLBACK); /* nothing was written */
+    (void) ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", NULL); /* nothing was written */
     return good;
 }
 
-static EcfsCatalog *wrap_db (const char *path, sqlite3 *db, bool readonly)
+static EcfsCatalog *wrap_db (const char *path, EcfsDb *db, bool readonly)
 {
     EcfsCatalog *self = g_new0 (EcfsCatalog, 1);
     ecfs_mutex_init (&self->lock);
@@ -469,10 +377,7 @@ static EcfsCatalog *wrap_db (const char *path, sqlite3 *db, bool readonly)
 
 static void free_catalog (EcfsCatalog *self)
 {
-    ecfs_finalize_all (self);
-    int rc = sqlite3_close (self->db);
-    if (rc != SQLITE_OK)
-        g_warning ("catalog %s: closing: %s", self->path, sqlite3_errstr (rc));
+    self->db->ops->close (self->db);
     g_clear_pointer (&self->lost, g_hash_table_unref);
     g_byte_array_unref (self->redo);
     g_byte_array_unref (self->record);
@@ -485,25 +390,14 @@ static void free_catalog (EcfsCatalog *self)
     g_free (self);
 }
 
-/* SQLite would make a new database of a file that is empty. */
-static bool refuse_missing (const char *path, GError **error)
-{
-    struct stat st;
-    if (stat (path, &st) != 0)
-        return ecfs_fail_errno (error, errno, "catalog %s (" ECFS_CATALOG_ADVICE ")", path);
-    return st.st_size > 0 || ecfs_fail (error, EBADMSG, "catalog %s is empty: " ECFS_CATALOG_ADVICE, path);
-}
-
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error)
 {
     bool readonly = (flags & ECFS_CATALOG_READONLY) != 0;
-    if (!refuse_missing (path, error) || !refuse_network_disk (path, error))
-        return NULL;
-    sqlite3 *db = readonly ? open_readonly (path, error) : open_db (path, SQLITE_OPEN_READWRITE, false, error);
+    EcfsDb *db = ecfs_sqlite_open (path, readonly, error);
     if (db == NULL)
         return NULL;
     EcfsCatalog *self = wrap_db (path, db, readonly);
-    if (!ecfs_prepare_all (self, error) || !check_snapshot (self, error)) {
+    if (!db->ops->prepare (db, error) || !check_snapshot (self, error)) {
         free_catalog (self);
         return NULL;
     }
@@ -566,68 +460,29 @@ static bool insert_first_rows (EcfsCatalog *self, GError **error)
     return ecfs_inode_insert (self, &root, NULL, error) && append_journal (self, error);
 }
 
-static bool exec_meta (sqlite3 *db, const char *path, const EcfsUuid *archive, GError **error)
+static bool insert_all (EcfsCatalog *self, const EcfsUuid *archive, GError **error)
 {
-    sqlite3_stmt *insert = NULL;
-    int rc = sqlite3_prepare_v2 (db, "INSERT INTO meta (id, archive, epoch, created_ns) VALUES (1, ?, 1, ?)", -1,
-                                 &insert, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_bind_blob (insert, 1, archive->bytes, sizeof archive->bytes, SQLITE_STATIC);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_bind_int64 (insert, 2, ecfs_real_ns ());
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step (insert);
-    (void) sqlite3_finalize (insert); /* repeats rc */
-    if (rc == SQLITE_DONE)
-        rc = sqlite3_exec (db, "INSERT INTO counters VALUES (1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)", NULL, NULL,
-                           NULL);
-    return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "making it");
+    const DbOps *ops = self->db->ops;
+    return ops->prepare (self->db, error) &&
+           ops->run (self->db, STMT_META_INSERT, VALUES (UUID (archive), INT (ecfs_real_ns ())), error) &&
+           ops->run (self->db, STMT_COUNTERS_INSERT, NULL, 0, error) && begin (self, error) &&
+           insert_first_rows (self, error) && commit (self, error);
 }
 
-static bool fill_new (EcfsCatalog *self, const EcfsUuid *archive, GError **error)
+/* Nobody sees it before it is filled. */
+static bool fill (EcfsDb *db, const char *path, const EcfsUuid *archive, GError **error)
 {
-    if (!exec_meta (self->db, self->path, archive, error) || !ecfs_prepare_all (self, error))
-        return false;
-    ecfs_mutex_lock (&self->lock);
-    bool ok = begin (self, error) && insert_first_rows (self, error) && commit (self, error);
-    ecfs_mutex_unlock (&self->lock);
-    return ok;
-}
-
-static bool fill_file (const char *path, const EcfsUuid *archive, GError **error)
-{
-    sqlite3 *db = open_db (path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, false, error);
-    if (db == NULL)
-        return false;
     EcfsCatalog *self = wrap_db (path, db, false);
-    bool ok = fill_new (self, archive, error);
-    free_catalog (self); /* as the last connection it moves the log into the file */
+    ecfs_mutex_lock (&self->lock);
+    bool ok = insert_all (self, archive, error);
+    ecfs_mutex_unlock (&self->lock);
+    free_catalog (self);
     return ok;
-}
-
-/* The finished file appears under its name at once. */
-static bool publish_file (const char *from, const char *to, GError **error)
-{
-    g_autofree char *dir = g_path_get_dirname (to);
-    if (renameat2 (AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0)
-        return ecfs_fail_errno (error, errno, "catalog %s", to);
-    int result = ecfs_fsync_dir (AT_FDCWD, dir);
-    return result == 0 || ecfs_fail_errno (error, -result, "directory %s", dir);
 }
 
 bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **error)
 {
-    g_autofree char *temporary = g_strconcat (path, ".new-XXXXXX", NULL);
-    if (access (path, F_OK) == 0)
-        return ecfs_fail_errno (error, EEXIST, "catalog %s", path);
-    ecfs_autofd fd = g_mkstemp_full (temporary, O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return ecfs_fail_errno (error, errno, "catalog %s", path);
-    bool ok = refuse_network_disk (temporary, error) && fill_file (temporary, archive, error) &&
-              publish_file (temporary, path, error);
-    if (!ok)
-        (void) unlink (temporary); /* the first error is the one to tell */
-    return ok;
+    return ecfs_sqlite_create (path, fill, archive, error);
 }
 
 /* Facts */

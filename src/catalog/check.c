@@ -64,17 +64,14 @@ static void problem_clear (gpointer data)
 
 static bool check_one (EcfsCatalog *self, const char *sql, const char *words, GArray *problems, GError **error)
 {
-    sqlite3_stmt *query = NULL;
-    int rc = sqlite3_prepare_v2 (self->db, sql, -1, &query, NULL);
-    while (rc == SQLITE_OK && (rc = sqlite3_step (query)) == SQLITE_ROW) {
-        const char *text = (const char *) sqlite3_column_text (query, 1);
-        Problem problem = {.ino = (uint64_t) sqlite3_column_int64 (query, 0), .text = g_strconcat (words, text, NULL)};
+    autoquery *query = self->db->ops->ask (self->db, sql, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        Problem problem = {.ino = (uint64_t) ecfs_column_number (query, 0),
+                           .text = g_strconcat (words, ecfs_column_text (query, 1), NULL)};
         g_array_append_val (problems, problem);
-        rc = SQLITE_OK;
     }
-    bool read = rc == SQLITE_DONE || ecfs_db_fail (self->db, rc, error, self->path, "checking it");
-    (void) sqlite3_finalize (query); /* repeats an error that was told */
-    return read;
+    return found == 0;
 }
 
 /* The first is SQLite's own check, before all that relies on it. */
@@ -116,10 +113,10 @@ bool ecfs_catalog_check (EcfsCatalog *self, EcfsCatalogProblem problem, void *us
 }
 
 /* The UUID as far as the row has one: behind it the walk goes on. */
-static void take_uuid (sqlite3_stmt *query, EcfsUuid *ret_uuid)
+static void take_uuid (EcfsQuery *query, EcfsUuid *ret_uuid)
 {
-    size_t size = (size_t) sqlite3_column_bytes (query, 1);
-    const void *bytes = sqlite3_column_blob (query, 1);
+    size_t size = ecfs_column_size (query, 1);
+    const void *bytes = ecfs_column_blob (query, 1);
     *ret_uuid = (EcfsUuid){.bytes = {0}};
     if (bytes != NULL)
         memcpy (ret_uuid->bytes, bytes, MIN (size, sizeof ret_uuid->bytes));
@@ -148,7 +145,7 @@ static GPtrArray *walk_objects (EcfsCatalog *self, EcfsUuid *after, size_t max, 
         g_autoptr (GError) why = NULL;
         EcfsObjectRow *row = ecfs_object_load (self, query, &why);
         if (row == NULL) {
-            Problem problem = {.ino = file_of (self, sqlite3_column_int64 (query, 0)), .text = g_strdup (why->message)};
+            Problem problem = {.ino = file_of (self, ecfs_column_number (query, 0)), .text = g_strdup (why->message)};
             g_array_append_val (problems, problem);
         } else {
             g_ptr_array_add (rows, row);

@@ -79,7 +79,7 @@ static GBytes *get (EcfsCatalog *self, const char *code, GError **error)
         told (ecfs_fail (error, ENOENT, "catalog %s: code %s is not in it", self->path, code));
     if (found != 1)
         return NULL;
-    return g_bytes_new (sqlite3_column_blob (query, 0), (gsize) sqlite3_column_bytes (query, 0));
+    return g_bytes_new (ecfs_column_blob (query, 0), ecfs_column_size (query, 0));
 }
 
 GBytes *ecfs_catalog_code (EcfsCatalog *self, const char *code, GError **error)
@@ -95,7 +95,7 @@ static GPtrArray *list_codes (EcfsCatalog *self, GError **error)
     autoquery *query = ecfs_query (self, STMT_CODES_IN_USE, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1)
-        g_ptr_array_add (codes, g_strdup ((const char *) sqlite3_column_text (query, 0)));
+        g_ptr_array_add (codes, g_strdup (ecfs_column_text (query, 0)));
     return found < 0 ? NULL : g_steal_pointer (&codes);
 }
 
@@ -110,7 +110,7 @@ static GArray *list_directories (EcfsCatalog *self, GError **error)
     autoquery *query = ecfs_query (self, STMT_DIRECTORIES_WITH_CODES, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
+        uint64_t ino = (uint64_t) ecfs_column_number (query, 0);
         g_array_append_val (directories, ino);
     }
     return found < 0 ? NULL : g_steal_pointer (&directories);

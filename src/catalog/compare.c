@@ -57,9 +57,9 @@ static char *make_question (const Part *part, unsigned way)
 
 static bool ask (EcfsSide *side, size_t question, bool *ret_differs, GError **error)
 {
-    sqlite3_stmt *query = ecfs_side_query (side, question, NULL, 0, error);
+    EcfsQuery *query = ecfs_side_query (side, question, NULL, 0, error);
     bool asked = query != NULL && ecfs_side_step (side, query, error) == 1;
-    *ret_differs = asked && sqlite3_column_int (query, 0) != 0;
+    *ret_differs = asked && ecfs_column_number (query, 0) != 0;
     ecfs_query_end (&query);
     return asked;
 }

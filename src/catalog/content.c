@@ -7,16 +7,14 @@
 #define LOST_AGAIN_NS INT64_C (3600000000000)
 #define LOST_MOST     1000000 /* files that are remembered */
 
-bool ecfs_extent_read (sqlite3_stmt *query, EcfsExtent *ret_extent)
+bool ecfs_extent_read (EcfsQuery *query, EcfsExtent *ret_extent)
 {
-    *ret_extent = (EcfsExtent){.object = sqlite3_column_int64 (query, 2),
-                               .has_sha256 = sqlite3_column_type (query, 4) != SQLITE_NULL};
+    *ret_extent = (EcfsExtent){.object = ecfs_column_number (query, 2), .has_sha256 = !ecfs_column_is_null (query, 4)};
     return ecfs_column_u64 (query, 0, INT64_MAX, &ret_extent->offset) &&
            ecfs_column_u64 (query, 1, INT64_MAX - ret_extent->offset, &ret_extent->length) && ret_extent->length > 0 &&
            ecfs_column_u64 (query, 3, INT64_MAX - ret_extent->length, &ret_extent->object_offset) &&
            (!ret_extent->has_sha256 || ecfs_column_bytes (query, 4, ret_extent->sha256, ECFS_SHA256_SIZE)) &&
-           (sqlite3_column_type (query, 5) == SQLITE_NULL ||
-            ecfs_column_u64 (query, 5, INT64_MAX, &ret_extent->generation));
+           (ecfs_column_is_null (query, 5) || ecfs_column_u64 (query, 5, INT64_MAX, &ret_extent->generation));
 }
 
 GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error)

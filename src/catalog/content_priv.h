@@ -18,7 +18,7 @@ bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced,
 bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error);
 
 /** Reads EXTENT_COLUMNS; false: they are impossible. */
-bool ecfs_extent_read (sqlite3_stmt *query, EcfsExtent *ret_extent);
+bool ecfs_extent_read (EcfsQuery *query, EcfsExtent *ret_extent);
 /** The extents of a file, whatever else is known of it. */
 GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error);
 /** Sets data_bytes and extents_sum of the inode from its extents: before it is stored, wherever these have changed. */
@@ -41,9 +41,9 @@ bool ecfs_content_put (EcfsCatalog *self, const Inode *inode, const GArray *exte
 bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error);
 EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
 /** The object in the current row of a query for OBJECT_COLUMNS, with its stripes. */
-EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
+EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, EcfsQuery *query, GError **error);
 /** Those of all rows that are left. GPtrArray with free function. */
-GPtrArray *ecfs_objects_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
+GPtrArray *ecfs_objects_load (EcfsCatalog *self, EcfsQuery *query, GError **error);
 bool ecfs_object_check (const EcfsObjectRow *object, GError **error);
 /** Removes an object and queues its stripes for deletion. */
 bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error);

@@ -9,6 +9,8 @@
 #include "util/bytes.h"
 #include "util/xxh3.h"
 
+#include <sqlite3.h>
+
 #define MOST_VALUES 5
 
 static uint64_t sum_values (const uint64_t *values, size_t n)

@@ -22,12 +22,11 @@
 #define ECFS_CATALOG_DB_H
 
 #include "catalog/catalog.h"
+#include "catalog/database.h"
 #include "catalog/journal.h"
-#include "catalog/statements.h"
 #include "util/lock.h"
 
 #include <inttypes.h>
-#include <sqlite3.h>
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
@@ -62,8 +61,7 @@ struct EcfsCatalog {
     CatalogAge age; /* when it was opened */
     pthread_t flusher;
     /* guarded by lock */
-    sqlite3 *db;
-    sqlite3_stmt *statements[N_STATEMENTS];
+    EcfsDb *db;           /* owned */
     Counters counters;    /* valid in open and failing */
     int64_t noted_age_ns; /* in the database; negative: noted in another boot */
     unsigned n_marks_removed;
@@ -144,24 +142,6 @@ void ecfs_op_enter (EcfsCatalog *self) ECFS_TSA (acquire_capability (self->lock)
         result_;                                                                                                       \
     })
 
-typedef enum ValueType { VALUE_NULL, VALUE_INT, VALUE_BLOB, VALUE_TEXT } ValueType;
-
-typedef struct Value {
-    ValueType type;
-    int64_t number;    /* or the size of bytes */
-    const void *bytes; /* borrowed */
-} Value;
-
-#define INT(x)        ((Value){.type = VALUE_INT, .number = (int64_t) (x)})
-#define BLOB(b, size) ((Value){.type = VALUE_BLOB, .number = (int64_t) (size), .bytes = (b)})
-#define NONE          ((Value){.type = VALUE_NULL})
-#define UUID(uuid)    BLOB ((uuid)->bytes, sizeof (uuid)->bytes)
-#define NAME(name)    BLOB (name, strlen (name))
-#define TEXT(t)       ecfs_value_text (t) /* NULL is SQL's NULL */
-#define VALUES(...)   (const Value[]){__VA_ARGS__}, G_N_ELEMENTS (((const Value[]){__VA_ARGS__}))
-
-Value ecfs_value_text (const char *text);
-
 /** Runs a changing statement and notes it in redo. */
 bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
 #define EXEC(self, id, error, ...) ecfs_exec (self, STMT_##id, VALUES (__VA_ARGS__), error)
@@ -174,44 +154,22 @@ int64_t ecfs_inserted (EcfsCatalog *self);
 bool ecfs_replay (EcfsCatalog *self, GError **error);
 
 /** A query with its values bound; NULL with @error. To be stepped and given to ecfs_query_end (). */
-sqlite3_stmt *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
+EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
 #define QUERY(self, id, error, ...) ecfs_query (self, STMT_##id, VALUES (__VA_ARGS__), error)
 /** 1: a row; 0: no more; -1: @error. */
-int ecfs_query_step (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
-void ecfs_query_end (sqlite3_stmt **query);
-#define autoquery __attribute__ ((cleanup (ecfs_query_end))) sqlite3_stmt
+int ecfs_query_step (EcfsCatalog *self, EcfsQuery *query, GError **error);
 
 /** Runs a query whose first row's first column is a number. 1: there; 0: no row; -1: @error. */
 int ecfs_query_number (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, int64_t *ret_number,
                        GError **error);
 #define QUERY_NUMBER(self, id, ret, error, ...) ecfs_query_number (self, STMT_##id, VALUES (__VA_ARGS__), ret, error)
 
-/** Runs a statement without values that is not to be replayed (BEGIN, COMMIT, SAVEPOINT). */
-int ecfs_control (EcfsCatalog *self, StatementId id);
+/** Runs a statement without values that is not to be replayed (BEGIN, COMMIT, SAVEPOINT); @what is for messages. */
+bool ecfs_control (EcfsCatalog *self, StatementId id, const char *what, GError **error);
 
-/** Prepares all statements. */
-bool ecfs_prepare_all (EcfsCatalog *self, GError **error);
-void ecfs_finalize_all (EcfsCatalog *self);
-
-/** Binds values in order; SQLite's code. They are to live as long as the statement uses them. */
-int ecfs_bind_all (sqlite3_stmt *statement, const Value *values, size_t n_values);
-int ecfs_db_errno (int rc);
-/** The one place where SQLite's codes become errnos; @what is the operation. Always false. */
-bool ecfs_db_fail (sqlite3 *db, int rc, GError **error, const char *path, const char *what)
-    __attribute__ ((warn_unused_result));
 /** A row that cannot be: EBADMSG naming it. Always false. */
 bool ecfs_bad_row (GError **error, const char *table, int64_t row, const char *what)
     __attribute__ ((warn_unused_result));
-
-/* For functions that say failure by NULL or -1, or by the text of a local error. */
-static inline void told (bool failed)
-{
-    (void) failed;
-}
-
-/* Columns of the current row; false when the value is not of that kind. */
-bool ecfs_column_u64 (sqlite3_stmt *query, int column, uint64_t max, uint64_t *ret_value);
-bool ecfs_column_bytes (sqlite3_stmt *query, int column, void *to, size_t size); /* exactly size */
 
 int64_t ecfs_real_ns (void);
 

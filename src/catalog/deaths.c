@@ -8,7 +8,7 @@ static bool deaths_since (EcfsCatalog *self, int64_t after, int64_t *ret_last, u
     int found = ecfs_query_step (self, query, error);
     if (found != 1)
         return false;
-    *ret_last = MAX (after, sqlite3_column_int64 (query, 0));
+    *ret_last = MAX (after, ecfs_column_number (query, 0));
     return ecfs_column_u64 (query, 1, INT64_MAX, ret_bytes) ||
            ecfs_bad_row (error, "deletions", after, "a number is impossible");
 }
@@ -19,13 +19,12 @@ bool ecfs_catalog_deaths_since (EcfsCatalog *self, int64_t after, int64_t *ret_l
     return READ (self, deaths_since (self, after, ret_last, ret_bytes, error));
 }
 
-static bool read_death (EcfsCatalog *self, sqlite3_stmt *query, EcfsDeath *ret_death, GError **error)
+static bool read_death (EcfsCatalog *self, EcfsQuery *query, EcfsDeath *ret_death, GError **error)
 {
     int found = ecfs_query_step (self, query, error);
     if (found != 1)
         return false;
-    *ret_death =
-        (EcfsDeath){.number = sqlite3_column_int64 (query, 0), .is_marked = sqlite3_column_int (query, 1) != 0};
+    *ret_death = (EcfsDeath){.number = ecfs_column_number (query, 0), .is_marked = ecfs_column_number (query, 1) != 0};
     return true;
 }
 
@@ -61,7 +60,7 @@ static bool list_objects (EcfsCatalog *self, int64_t *after, size_t max, GArray 
     int found;
     for (; (found = ecfs_query_step (self, query, error)) == 1; n++) {
         EcfsUuid object;
-        *after = sqlite3_column_int64 (query, 0);
+        *after = ecfs_column_number (query, 0);
         if (!ecfs_column_bytes (query, 1, object.bytes, sizeof object.bytes))
             return ecfs_bad_row (error, "deletions", *after, "its object is impossible");
         g_array_append_val (objects, object);

@@ -29,10 +29,10 @@ static bool dump_endpoints (Dump *self, GError **error)
     int found;
     while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
         EcfsUuid uuid;
-        const char *name = (const char *) sqlite3_column_text (query, 2);
+        const char *name = ecfs_column_text (query, 2);
         if (name == NULL || !ecfs_column_bytes (query, 1, uuid.bytes, sizeof uuid.bytes))
-            return ecfs_bad_row (error, "endpoints", sqlite3_column_int64 (query, 0), "is impossible");
-        EcfsEndpointState state = (EcfsEndpointState) sqlite3_column_int (query, 3);
+            return ecfs_bad_row (error, "endpoints", ecfs_column_number (query, 0), "is impossible");
+        EcfsEndpointState state = (EcfsEndpointState) ecfs_column_number (query, 3);
         if (state == ECFS_ENDPOINT_REMOVED)
             ecfs_journal_put_endpoint_removed (self->record, &uuid, name);
         else
@@ -46,14 +46,13 @@ static bool dump_texts (Dump *self, GError **error)
     autoquery *settings = ecfs_query (self->catalog, STMT_SETTING_LIST, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self->catalog, settings, error)) == 1)
-        ecfs_journal_put_setting (self->record, (const char *) sqlite3_column_text (settings, 0),
-                                  (const char *) sqlite3_column_text (settings, 1));
+        ecfs_journal_put_setting (self->record, ecfs_column_text (settings, 0), ecfs_column_text (settings, 1));
     if (found < 0)
         return false;
     autoquery *codes = ecfs_query (self->catalog, STMT_CODE_LIST, NULL, 0, error);
     while ((found = ecfs_query_step (self->catalog, codes, error)) == 1)
-        ecfs_journal_put_code (self->record, (const char *) sqlite3_column_text (codes, 0),
-                               sqlite3_column_blob (codes, 1), (size_t) sqlite3_column_bytes (codes, 1));
+        ecfs_journal_put_code (self->record, ecfs_column_text (codes, 0), ecfs_column_blob (codes, 1),
+                               ecfs_column_size (codes, 1));
     return found == 0;
 }
 
@@ -71,7 +70,7 @@ static bool dump_objects (Dump *self, GError **error)
 
 /* Extents in the order of their inodes. */
 typedef struct ExtentWalk {
-    sqlite3_stmt *query;
+    EcfsQuery *query;
     int found;
     ObjectName last;
     GArray *extents; /* of the inode that was asked for last */
@@ -84,7 +83,7 @@ static bool walk_to (Dump *self, ExtentWalk *walk, uint64_t ino, GError **error)
     g_array_set_size (walk->extents, 0);
     for (; walk->found == 1; walk->found = ecfs_query_step (self->catalog, walk->query, error)) {
         EcfsExtent extent;
-        uint64_t of = (uint64_t) sqlite3_column_int64 (walk->query, 6);
+        uint64_t of = (uint64_t) ecfs_column_number (walk->query, 6);
         if (of > ino)
             break;
         if (of < ino)
@@ -112,11 +111,11 @@ static bool dump_inodes_with (Dump *self, ExtentWalk *walk, GError **error)
         Inode inode;
         if (!ecfs_inode_from_row (query, 0, &inode, error))
             return false;
-        bool fresh = sqlite3_column_int (query, N_INODE_COLUMNS + 1) != 0 && inode.committed_size == 0;
+        bool fresh = ecfs_column_number (query, N_INODE_COLUMNS + 1) != 0 && inode.committed_size == 0;
         EcfsAttr attr = ecfs_inode_committed (&inode);
         ecfs_journal_put_inode (self->record, &attr, inode.has_code ? inode.code : NULL);
-        g_autofree char *target = g_strndup (sqlite3_column_blob (query, N_INODE_COLUMNS),
-                                             (gsize) sqlite3_column_bytes (query, N_INODE_COLUMNS));
+        g_autofree char *target =
+            g_strndup (ecfs_column_blob (query, N_INODE_COLUMNS), ecfs_column_size (query, N_INODE_COLUMNS));
         if (S_ISLNK (attr.mode) && target != NULL)
             ecfs_journal_put_target (self->record, attr.ino, target);
         if (S_ISREG (attr.mode) && !fresh && !dump_content (self, walk, &inode, error))
@@ -141,9 +140,9 @@ static bool dump_xattrs (Dump *self, GError **error)
     autoquery *query = ecfs_query (self->catalog, STMT_XATTR_LIST_ALL, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
-        g_autofree char *name = g_strndup (sqlite3_column_blob (query, 1), (gsize) sqlite3_column_bytes (query, 1));
-        ecfs_journal_put_xattr_set (self->record, (uint64_t) sqlite3_column_int64 (query, 0), name,
-                                    sqlite3_column_blob (query, 2), (size_t) sqlite3_column_bytes (query, 2));
+        g_autofree char *name = g_strndup (ecfs_column_blob (query, 1), ecfs_column_size (query, 1));
+        ecfs_journal_put_xattr_set (self->record, (uint64_t) ecfs_column_number (query, 0), name,
+                                    ecfs_column_blob (query, 2), ecfs_column_size (query, 2));
         if (!hand_on (self, false, error))
             return false;
     }
@@ -155,11 +154,11 @@ static bool dump_names (Dump *self, GError **error)
     autoquery *query = ecfs_query (self->catalog, STMT_ENTRY_LIST_ALL, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
-        int64_t parent = sqlite3_column_int64 (query, 0);
+        int64_t parent = ecfs_column_number (query, 0);
         g_autofree char *name = ecfs_column_name (query, 1, parent, error);
         if (name == NULL)
             return false;
-        ecfs_journal_put_name_added (self->record, (uint64_t) parent, name, (uint64_t) sqlite3_column_int64 (query, 2));
+        ecfs_journal_put_name_added (self->record, (uint64_t) parent, name, (uint64_t) ecfs_column_number (query, 2));
         if (!hand_on (self, false, error))
             return false;
     }
@@ -172,11 +171,11 @@ static bool dump_deletions (Dump *self, GError **error)
     int found;
     while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
         EcfsUuid object, endpoint;
-        EcfsStripeRow stripe = {.index = (uint16_t) sqlite3_column_int (query, 2),
-                                .instance = (uint64_t) sqlite3_column_int64 (query, 3)};
+        EcfsStripeRow stripe = {.index = (uint16_t) ecfs_column_number (query, 2),
+                                .instance = (uint64_t) ecfs_column_number (query, 3)};
         if (!ecfs_column_bytes (query, 1, object.bytes, sizeof object.bytes))
-            return ecfs_bad_row (error, "deletions", sqlite3_column_int64 (query, 0), "its object is impossible");
-        if (!ecfs_endpoint_uuid (self->catalog, sqlite3_column_int64 (query, 4), &endpoint, error))
+            return ecfs_bad_row (error, "deletions", ecfs_column_number (query, 0), "its object is impossible");
+        if (!ecfs_endpoint_uuid (self->catalog, ecfs_column_number (query, 4), &endpoint, error))
             return false;
         ecfs_journal_put_deleted (self->record, &object, &stripe, &endpoint);
         if (!hand_on (self, false, error))
@@ -193,7 +192,7 @@ static bool dump_intents (Dump *self, GError **error)
         EcfsUuid object;
         if (!ecfs_column_bytes (query, 0, object.bytes, sizeof object.bytes))
             return ecfs_bad_row (error, "intents", 0, "an object is impossible");
-        ecfs_journal_put_intent (self->record, &object, (uint64_t) sqlite3_column_int64 (query, 1));
+        ecfs_journal_put_intent (self->record, &object, (uint64_t) ecfs_column_number (query, 1));
     }
     return found == 0;
 }
@@ -203,11 +202,11 @@ static bool dump_marks (Dump *self, GError **error)
     autoquery *query = ecfs_query (self->catalog, STMT_MARK_LIST, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
-        const char *name = (const char *) sqlite3_column_text (query, 0);
+        const char *name = ecfs_column_text (query, 0);
         if (name == NULL)
-            return ecfs_bad_row (error, "marks", sqlite3_column_int64 (query, 2), "is impossible");
-        ecfs_journal_put_mark (self->record, name, (uint32_t) sqlite3_column_int64 (query, 1),
-                               (uint64_t) sqlite3_column_int64 (query, 2), sqlite3_column_int64 (query, 3));
+            return ecfs_bad_row (error, "marks", ecfs_column_number (query, 2), "is impossible");
+        ecfs_journal_put_mark (self->record, name, (uint32_t) ecfs_column_number (query, 1),
+                               (uint64_t) ecfs_column_number (query, 2), ecfs_column_number (query, 3));
     }
     return found == 0;
 }
@@ -223,7 +222,7 @@ static bool dump_origin (Dump *self, uint64_t sequence, GError **error)
         uint64_t number;
         if (!ecfs_column_u64 (query, 0, INT64_MAX, &number) ||
             !ecfs_column_bytes (query, 1, uuid.bytes, sizeof uuid.bytes))
-            return ecfs_bad_row (error, "sessions", sqlite3_column_int64 (query, 0), "is impossible");
+            return ecfs_bad_row (error, "sessions", ecfs_column_number (query, 0), "is impossible");
         ecfs_journal_put_session (self->record, number, &uuid);
     }
     if (found < 0 || !ecfs_last_sum (self->catalog, sequence, sum, error))

@@ -13,21 +13,21 @@ void ecfs_endpoint_row_free (EcfsEndpointRow *row)
     g_free (row);
 }
 
-static EcfsEndpointRow *read_row (sqlite3_stmt *query, GError **error)
+static EcfsEndpointRow *read_row (EcfsQuery *query, GError **error)
 {
     EcfsUuid uuid;
     uint64_t state;
-    const char *name = (const char *) sqlite3_column_text (query, 2);
+    const char *name = ecfs_column_text (query, 2);
     if (ecfs_column_bytes (query, 1, uuid.bytes, sizeof uuid.bytes) && name != NULL &&
         ecfs_column_u64 (query, 3, ECFS_ENDPOINT_DISTRUSTED, &state)) {
         EcfsEndpointRow *row = g_new (EcfsEndpointRow, 1);
-        *row = (EcfsEndpointRow){.id = sqlite3_column_int64 (query, 0),
+        *row = (EcfsEndpointRow){.id = ecfs_column_number (query, 0),
                                  .uuid = uuid,
                                  .name = g_strdup (name),
                                  .state = (EcfsEndpointState) state};
         return row;
     }
-    told (ecfs_bad_row (error, "endpoints", sqlite3_column_int64 (query, 0), "is impossible"));
+    told (ecfs_bad_row (error, "endpoints", ecfs_column_number (query, 0), "is impossible"));
     return NULL;
 }
 
@@ -65,9 +65,9 @@ static bool check_unknown (EcfsCatalog *self, const EcfsUuid *uuid, const char *
     int found = ecfs_query_step (self, query, error);
     if (found != 1)
         return found == 0;
-    if (sqlite3_column_int (query, 0) != 0)
+    if (ecfs_column_number (query, 0) != 0)
         return ecfs_fail (error, EEXIST, "endpoint %s is the same place as endpoint %s: they have one marker", name,
-                          (const char *) sqlite3_column_text (query, 1));
+                          ecfs_column_text (query, 1));
     return ecfs_fail (error, EEXIST, "there is an endpoint %s already; give this one another name", name);
 }
 
@@ -220,7 +220,7 @@ static bool find_removed (EcfsCatalog *self, const EcfsUuid *uuid, char **ret_na
     int found = ecfs_query_step (self, query, error);
     if (found < 0)
         return false;
-    *ret_name = found == 1 ? g_strdup ((const char *) sqlite3_column_text (query, 0)) : NULL;
+    *ret_name = found == 1 ? g_strdup (ecfs_column_text (query, 0)) : NULL;
     return true;
 }
 
@@ -278,7 +278,7 @@ static bool list_stripes (EcfsCatalog *self, int64_t endpoint, int64_t after, in
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         uint64_t index;
-        EcfsStripeAt stripe = {.object = sqlite3_column_int64 (query, 0)};
+        EcfsStripeAt stripe = {.object = ecfs_column_number (query, 0)};
         if (!ecfs_column_u64 (query, 1, 255, &index) || !ecfs_column_u64 (query, 2, INT64_MAX, &stripe.instance) ||
             !ecfs_column_u64 (query, 3, INT64_MAX, &stripe.size))
             return ecfs_bad_row (error, "stripes", stripe.object, "is impossible");
@@ -326,7 +326,7 @@ bool ecfs_catalog_deletions_at (EcfsCatalog *self, int64_t endpoint, uint64_t *r
     return found == 1;
 }
 
-static uint64_t figure (sqlite3_stmt *query, int column)
+static uint64_t figure (EcfsQuery *query, int column)
 {
     uint64_t value;
     return ecfs_column_u64 (query, column, INT64_MAX, &value) ? value : 0;
@@ -378,8 +378,8 @@ static bool count_some (EcfsCatalog *self, Counting *counting, bool *ret_more, G
     autoquery *query = QUERY (self, STRIPE_BYTES, error, INT (counting->after), INT (upto));
     while ((found = ecfs_query_step (self, query, error)) == 1)
         for (size_t i = 0; i < counting->n; i++)
-            if (counting->endpoints[i] == sqlite3_column_int64 (query, 0))
-                counting->bytes[i] += (uint64_t) MAX (sqlite3_column_int64 (query, 1), 0);
+            if (counting->endpoints[i] == ecfs_column_number (query, 0))
+                counting->bytes[i] += (uint64_t) MAX (ecfs_column_number (query, 1), 0);
     counting->after = upto;
     return found == 0;
 }

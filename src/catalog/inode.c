@@ -6,12 +6,12 @@
 
 #define MODE_MAX (S_IFMT | 07777)
 
-static bool read_code (sqlite3_stmt *query, int column, Inode *inode)
+static bool read_code (EcfsQuery *query, int column, Inode *inode)
 {
-    if (sqlite3_column_type (query, column) == SQLITE_NULL)
+    if (ecfs_column_is_null (query, column))
         return true;
-    size_t size = (size_t) sqlite3_column_bytes (query, column);
-    const char *code = (const char *) sqlite3_column_text (query, column);
+    size_t size = ecfs_column_size (query, column);
+    const char *code = ecfs_column_text (query, column);
     if (code == NULL || size == 0 || size > ECFS_CODE_MAX || memchr (code, 0, size) != NULL)
         return false;
     memcpy (inode->code, code, size);
@@ -30,12 +30,12 @@ static uint64_t sum_sizes (const Inode *inode)
     return ecfs_content_sum_sizes (inode->attr.ino, inode->committed_size, inode->attr.data_bytes);
 }
 
-bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GError **error)
+bool ecfs_inode_from_row (EcfsQuery *query, int column, Inode *ret_inode, GError **error)
 {
     Inode inode = {.has_code = false};
     EcfsAttr *attr = &inode.attr;
     uint64_t mode, nlink, uid, gid;
-    int64_t row = sqlite3_column_int64 (query, column);
+    int64_t row = ecfs_column_number (query, column);
     if (!ecfs_column_u64 (query, column, INT64_MAX, &attr->ino) || attr->ino == 0)
         return ecfs_bad_row (error, "inodes", row, "its number is impossible");
     if (!ecfs_column_u64 (query, column + 1, MODE_MAX, &mode) || !is_type (mode))
@@ -54,14 +54,14 @@ bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GEr
     attr->nlink = (uint32_t) nlink;
     attr->uid = (uint32_t) uid;
     attr->gid = (uint32_t) gid;
-    attr->rdev = (uint64_t) sqlite3_column_int64 (query, column + 5);
-    attr->atime_ns = sqlite3_column_int64 (query, column + 7);
-    attr->mtime_ns = sqlite3_column_int64 (query, column + 8);
-    attr->ctime_ns = sqlite3_column_int64 (query, column + 9);
-    attr->btime_ns = sqlite3_column_int64 (query, column + 10);
-    inode.extents_sum = (uint64_t) sqlite3_column_int64 (query, column + 14) ^ sum_sizes (&inode);
-    inode.mtime_is_staged = sqlite3_column_type (query, column + 15) != SQLITE_NULL;
-    inode.committed_mtime_ns = sqlite3_column_int64 (query, column + 15);
+    attr->rdev = (uint64_t) ecfs_column_number (query, column + 5);
+    attr->atime_ns = ecfs_column_number (query, column + 7);
+    attr->mtime_ns = ecfs_column_number (query, column + 8);
+    attr->ctime_ns = ecfs_column_number (query, column + 9);
+    attr->btime_ns = ecfs_column_number (query, column + 10);
+    inode.extents_sum = (uint64_t) ecfs_column_number (query, column + 14) ^ sum_sizes (&inode);
+    inode.mtime_is_staged = !ecfs_column_is_null (query, column + 15);
+    inode.committed_mtime_ns = ecfs_column_number (query, column + 15);
     *ret_inode = inode;
     return true;
 }
@@ -205,15 +205,15 @@ int ecfs_entry_find (EcfsCatalog *self, uint64_t parent, const char *name, Inode
     int found = ecfs_query_step (self, query, error);
     if (found != 1)
         return found;
-    bool sound = sqlite3_column_int (query, N_INODE_COLUMNS) != 0 ||
+    bool sound = ecfs_column_number (query, N_INODE_COLUMNS) != 0 ||
                  ecfs_bad_row (error, "entries", (int64_t) parent, "an entry that is looked up is not listed");
     return sound && ecfs_inode_from_row (query, 0, ret_inode, error) ? 1 : -1;
 }
 
-char *ecfs_column_name (sqlite3_stmt *query, int column, int64_t parent, GError **error)
+char *ecfs_column_name (EcfsQuery *query, int column, int64_t parent, GError **error)
 {
-    const char *name = sqlite3_column_blob (query, column);
-    size_t size = (size_t) sqlite3_column_bytes (query, column);
+    const char *name = ecfs_column_blob (query, column);
+    size_t size = ecfs_column_size (query, column);
     if (name != NULL && is_name (name, size))
         return g_strndup (name, size);
     told (ecfs_bad_row (error, "entries", parent, "a name in this directory is impossible"));
@@ -227,11 +227,11 @@ int ecfs_entry_of (EcfsCatalog *self, uint64_t ino, uint64_t *ret_parent, char *
     if (found != 1)
         return found;
     if (ret_name != NULL) {
-        char *name = ecfs_column_name (query, 1, sqlite3_column_int64 (query, 0), error);
+        char *name = ecfs_column_name (query, 1, ecfs_column_number (query, 0), error);
         if (name == NULL)
             return -1;
         *ret_name = name;
     }
-    *ret_parent = (uint64_t) sqlite3_column_int64 (query, 0);
+    *ret_parent = (uint64_t) ecfs_column_number (query, 0);
     return 1;
 }

@@ -20,10 +20,10 @@ static GPtrArray *journal_rows (EcfsCatalog *self, uint64_t after, size_t max, G
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         EcfsJournalRow *row = g_new0 (EcfsJournalRow, 1);
-        row->sequence = (uint64_t) sqlite3_column_int64 (query, 0);
-        row->time_ns = sqlite3_column_int64 (query, 1);
+        row->sequence = (uint64_t) ecfs_column_number (query, 0);
+        row->time_ns = ecfs_column_number (query, 1);
         row->record = g_byte_array_new ();
-        g_byte_array_append (row->record, sqlite3_column_blob (query, 2), (guint) sqlite3_column_bytes (query, 2));
+        g_byte_array_append (row->record, ecfs_column_blob (query, 2), (guint) ecfs_column_size (query, 2));
         g_ptr_array_add (rows, row);
     }
     return found < 0 ? NULL : g_steal_pointer (&rows);
@@ -82,8 +82,7 @@ static GArray *list_places (EcfsCatalog *self, GError **error)
     autoquery *query = ecfs_query (self, STMT_PLACE_LIST, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsJournalPlace place = {.endpoint = sqlite3_column_int64 (query, 0),
-                                  .time_ns = sqlite3_column_int64 (query, 2)};
+        EcfsJournalPlace place = {.endpoint = ecfs_column_number (query, 0), .time_ns = ecfs_column_number (query, 2)};
         if (!ecfs_column_u64 (query, 1, INT64_MAX, &place.sequence)) {
             told (ecfs_bad_row (error, "journal_places", place.endpoint, "its sequence is impossible"));
             return NULL;
@@ -119,11 +118,11 @@ static GArray *list_snapshots (EcfsCatalog *self, GError **error)
     autoquery *query = ecfs_query (self, STMT_SNAPSHOT_LIST, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsSnapshotRow row = {.time_ns = sqlite3_column_int64 (query, 2)};
+        EcfsSnapshotRow row = {.time_ns = ecfs_column_number (query, 2)};
         uint64_t epoch, n_copies;
         if (!ecfs_column_u64 (query, 0, UINT32_MAX, &epoch) || !ecfs_column_u64 (query, 1, INT64_MAX, &row.sequence) ||
             !ecfs_column_u64 (query, 3, INT64_MAX, &row.bytes) || !ecfs_column_u64 (query, 4, UINT32_MAX, &n_copies)) {
-            told (ecfs_bad_row (error, "snapshots", sqlite3_column_int64 (query, 1), "a number is impossible"));
+            told (ecfs_bad_row (error, "snapshots", ecfs_column_number (query, 1), "a number is impossible"));
             return NULL;
         }
         row.epoch = (uint32_t) epoch;
@@ -194,8 +193,8 @@ static GArray *list_settings (EcfsCatalog *self, GError **error)
     autoquery *query = ecfs_query (self, STMT_SETTING_LIST, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        Setting setting = {.key = g_strdup ((const char *) sqlite3_column_text (query, 0)),
-                           .value = g_strdup ((const char *) sqlite3_column_text (query, 1))};
+        Setting setting = {.key = g_strdup (ecfs_column_text (query, 0)),
+                           .value = g_strdup (ecfs_column_text (query, 1))};
         g_array_append_val (settings, setting);
     }
     return found < 0 ? NULL : g_steal_pointer (&settings);

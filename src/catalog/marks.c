@@ -22,14 +22,14 @@ bool ecfs_mark_check (const char *name, GError **error)
            ecfs_fail (error, EINVAL, "%s: this is a moment, and so no name of a mark", name);
 }
 
-static bool read_mark (sqlite3_stmt *query, EcfsMark *ret_mark, GError **error)
+static bool read_mark (EcfsQuery *query, EcfsMark *ret_mark, GError **error)
 {
     uint64_t epoch;
-    const char *name = (const char *) sqlite3_column_text (query, 0);
-    *ret_mark = (EcfsMark){.time_ns = sqlite3_column_int64 (query, 3)};
+    const char *name = ecfs_column_text (query, 0);
+    *ret_mark = (EcfsMark){.time_ns = ecfs_column_number (query, 3)};
     if (name == NULL || !ecfs_mark_check (name, NULL) || !ecfs_column_u64 (query, 1, UINT32_MAX, &epoch) ||
         !ecfs_column_u64 (query, 2, INT64_MAX, &ret_mark->sequence))
-        return ecfs_bad_row (error, "marks", sqlite3_column_int64 (query, 2), "is impossible");
+        return ecfs_bad_row (error, "marks", ecfs_column_number (query, 2), "is impossible");
     ret_mark->epoch = (uint32_t) epoch;
     g_strlcpy (ret_mark->name, name, sizeof ret_mark->name);
     return true;

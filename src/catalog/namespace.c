@@ -363,7 +363,7 @@ static int list_orphans (EcfsCatalog *self, uint64_t *inos, int max, GError **er
     autoquery *query = QUERY (self, INODE_ORPHANS, error, INT (max));
     int n = 0, found;
     while ((found = ecfs_query_step (self, query, error)) == 1)
-        inos[n++] = (uint64_t) sqlite3_column_int64 (query, 0);
+        inos[n++] = (uint64_t) ecfs_column_number (query, 0);
     return found < 0 ? -1 : n;
 }
 
@@ -391,8 +391,8 @@ static char *read_target (EcfsCatalog *self, uint64_t ino, GError **error)
     }
     autoquery *query = QUERY (self, INODE_TARGET, error, INT (ino));
     int found = ecfs_query_step (self, query, error);
-    const char *target = found == 1 ? sqlite3_column_blob (query, 0) : NULL;
-    size_t size = target == NULL ? 0 : (size_t) sqlite3_column_bytes (query, 0);
+    const char *target = found == 1 ? ecfs_column_blob (query, 0) : NULL;
+    size_t size = target == NULL ? 0 : ecfs_column_size (query, 0);
     if (found < 0)
         return NULL;
     if (size > 0 && size <= TARGET_MAX && memchr (target, 0, size) == NULL)
@@ -415,16 +415,16 @@ static void free_dirent (gpointer data)
 
 /* Moves *after on. A damaged index may have its entries in any order: who goes on behind the last one would go round
  * for ever. */
-static bool add_dirent (GPtrArray *entries, sqlite3_stmt *query, uint64_t dir, int64_t *after, GError **error)
+static bool add_dirent (GPtrArray *entries, EcfsQuery *query, uint64_t dir, int64_t *after, GError **error)
 {
     Inode inode;
-    int64_t position = sqlite3_column_int64 (query, 0);
+    int64_t position = ecfs_column_number (query, 0);
     if (position <= *after)
         return ecfs_bad_row (error, "entries", (int64_t) dir, "a position before the last one");
     *after = position;
     if (!ecfs_inode_from_row (query, 2, &inode, error))
         return false;
-    if (sqlite3_column_int (query, 2 + N_INODE_COLUMNS) == 0)
+    if (ecfs_column_number (query, 2 + N_INODE_COLUMNS) == 0)
         return ecfs_bad_row (error, "entries", (int64_t) dir, "an entry that is listed cannot be looked up");
     char *name = ecfs_column_name (query, 1, (int64_t) dir, error);
     if (name == NULL)
@@ -520,7 +520,7 @@ static GPtrArray *find_paths (EcfsCatalog *self, uint64_t ino, GError **error)
     autoquery *query = QUERY (self, ENTRY_LIST_INO, error, INT (ino));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        uint64_t parent = (uint64_t) sqlite3_column_int64 (query, 0);
+        uint64_t parent = (uint64_t) ecfs_column_number (query, 0);
         g_autofree char *name = ecfs_column_name (query, 1, (int64_t) parent, error);
         g_autofree char *directory = parent == ECFS_ROOT_INO ? g_strdup ("") : find_path (self, parent);
         if (name == NULL)

@@ -17,7 +17,7 @@ typedef struct Inode {
 /* inode.c */
 
 /** Reads INODE_COLUMNS from @column on. */
-bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GError **error);
+bool ecfs_inode_from_row (EcfsQuery *query, int column, Inode *ret_inode, GError **error);
 /** What may leave this machine: the size and the modification time of stored content, whatever staging has. */
 EcfsAttr ecfs_inode_committed (const Inode *inode);
 /** Before attr.mtime_ns becomes that of staged bytes. */
@@ -48,7 +48,7 @@ int ecfs_entry_of (EcfsCatalog *self, uint64_t ino, uint64_t *ret_parent, char *
 bool ecfs_attr_out (const Inode *inode, EcfsAttr *ret_attr);
 
 /** A name from a row, g_free (); NULL and EBADMSG when it is none. @parent is for the message. */
-char *ecfs_column_name (sqlite3_stmt *query, int column, int64_t parent, GError **error);
+char *ecfs_column_name (EcfsQuery *query, int column, int64_t parent, GError **error);
 
 /* namespace.c */
 

@@ -25,7 +25,7 @@ static bool read_stripes (EcfsCatalog *self, const EcfsObjectRow *object, GError
                                       : QUERY (self, PAST_STRIPES, error, UUID (&object->uuid));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsStripeRow stripe = {.endpoint = sqlite3_column_int64 (query, 2)};
+        EcfsStripeRow stripe = {.endpoint = ecfs_column_number (query, 2)};
         uint64_t index;
         if (!ecfs_column_u64 (query, 0, 255, &index) || !ecfs_column_u64 (query, 1, INT64_MAX, &stripe.instance) ||
             !ecfs_column_u64 (query, 3, INT64_MAX, &stripe.size) ||
@@ -38,24 +38,24 @@ static bool read_stripes (EcfsCatalog *self, const EcfsObjectRow *object, GError
     return found == 0;
 }
 
-static bool read_seal (sqlite3_stmt *query, EcfsSeal *ret_seal)
+static bool read_seal (EcfsQuery *query, EcfsSeal *ret_seal)
 {
-    return sqlite3_column_type (query, 11) == SQLITE_NULL ||
-           ecfs_seal_parse (sqlite3_column_blob (query, 11), (size_t) sqlite3_column_bytes (query, 11), ret_seal, NULL);
+    return ecfs_column_is_null (query, 11) ||
+           ecfs_seal_parse (ecfs_column_blob (query, 11), ecfs_column_size (query, 11), ret_seal, NULL);
 }
 
-static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error)
+static bool read_object (EcfsQuery *query, EcfsObjectRow *row, GError **error)
 {
     uint64_t epoch, segment_bytes, block_bytes, header_bytes;
-    row->id = sqlite3_column_int64 (query, 0);
-    const char *code = (const char *) sqlite3_column_text (query, 4);
-    int code_size = sqlite3_column_bytes (query, 4);
+    row->id = ecfs_column_number (query, 0);
+    const char *code = ecfs_column_text (query, 4);
+    size_t code_size = ecfs_column_size (query, 4);
     if (code == NULL || code_size == 0 || code_size > ECFS_CODE_MAX)
         return ecfs_bad_row (error, "objects", row->id, "its code is impossible");
     if (!ecfs_column_bytes (query, 1, row->uuid.bytes, sizeof row->uuid.bytes) ||
         !ecfs_column_bytes (query, 9, row->digest, sizeof row->digest))
         return ecfs_bad_row (error, "objects", row->id, "its UUID or digest is impossible");
-    row->has_sha256 = sqlite3_column_type (query, 10) != SQLITE_NULL;
+    row->has_sha256 = !ecfs_column_is_null (query, 10);
     if (row->has_sha256 && !ecfs_column_bytes (query, 10, row->sha256, sizeof row->sha256))
         return ecfs_bad_row (error, "objects", row->id, "its SHA-256 is impossible");
     if (!read_seal (query, &row->seal))
@@ -64,7 +64,7 @@ static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error
         !ecfs_column_u64 (query, 5, INT64_MAX, &row->size) || !ecfs_column_u64 (query, 6, UINT32_MAX, &segment_bytes) ||
         !ecfs_column_u64 (query, 7, UINT32_MAX, &block_bytes) || !ecfs_column_u64 (query, 8, UINT32_MAX, &header_bytes))
         return ecfs_bad_row (error, "objects", row->id, "a number is impossible");
-    row->kind = (EcfsObjectKind) sqlite3_column_int (query, 12);
+    row->kind = (EcfsObjectKind) ecfs_column_number (query, 12);
     if (row->kind > ECFS_OBJECT_PACK)
         return ecfs_bad_row (error, "objects", row->id, "its kind is impossible");
     row->epoch = (uint32_t) epoch;
@@ -75,7 +75,7 @@ static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error
     return true;
 }
 
-EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
+EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, EcfsQuery *query, GError **error)
 {
     g_autoptr (EcfsObjectRow) row = ecfs_object_row_new ();
     bool ok = read_object (query, row, error) && read_stripes (self, row, error);
@@ -97,7 +97,7 @@ EcfsObjectRow *ecfs_catalog_object (EcfsCatalog *self, int64_t object, GError **
     return READ (self, get_object (self, object, error));
 }
 
-GPtrArray *ecfs_objects_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
+GPtrArray *ecfs_objects_load (EcfsCatalog *self, EcfsQuery *query, GError **error)
 {
     g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
     int found;
@@ -600,7 +600,7 @@ static GArray *inodes_of (EcfsCatalog *self, int64_t object, GError **error)
     autoquery *query = QUERY (self, EXTENT_INODES, error, INT (object));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
+        uint64_t ino = (uint64_t) ecfs_column_number (query, 0);
         g_array_append_val (inodes, ino);
     }
     return found < 0 ? NULL : g_steal_pointer (&inodes);

@@ -22,10 +22,10 @@ bool ecfs_stripes_have (const GArray *stripes, const EcfsStripeRow *stripe)
 }
 
 /* Index, instance and endpoint from three columns. */
-static bool read_place (sqlite3_stmt *query, int column, EcfsStripeRow *ret_stripe)
+static bool read_place (EcfsQuery *query, int column, EcfsStripeRow *ret_stripe)
 {
     uint64_t index;
-    *ret_stripe = (EcfsStripeRow){.endpoint = sqlite3_column_int64 (query, column + 2)};
+    *ret_stripe = (EcfsStripeRow){.endpoint = ecfs_column_number (query, column + 2)};
     if (!ecfs_column_u64 (query, column, 255, &index) ||
         !ecfs_column_u64 (query, column + 1, INT64_MAX, &ret_stripe->instance))
         return false;
@@ -47,14 +47,14 @@ bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
                  INT (ecfs_real_ns ()), BLOB (stripe->digest, sizeof stripe->digest));
 }
 
-static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, EcfsDeletionKind kind, GArray *deletions,
+static bool add_deletions (EcfsCatalog *self, EcfsQuery *query, EcfsDeletionKind kind, GArray *deletions,
                            GError **error)
 {
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsDeletion deletion = {.id = sqlite3_column_int64 (query, 0),
-                                 .queued_age_ns = sqlite3_column_int64 (query, 5),
-                                 .sequence = (uint64_t) sqlite3_column_int64 (query, 6),
+        EcfsDeletion deletion = {.id = ecfs_column_number (query, 0),
+                                 .queued_age_ns = ecfs_column_number (query, 5),
+                                 .sequence = (uint64_t) ecfs_column_number (query, 6),
                                  .kind = kind};
         if (!ecfs_column_bytes (query, 1, deletion.object.bytes, sizeof deletion.object.bytes) ||
             !read_place (query, 2, &deletion.stripe))
@@ -109,7 +109,7 @@ GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, const EcfsD
 }
 
 /* Of a query that always has a row. */
-static bool get_pair (EcfsCatalog *self, sqlite3_stmt *query, uint64_t *ret_first, uint64_t *ret_second, GError **error)
+static bool get_pair (EcfsCatalog *self, EcfsQuery *query, uint64_t *ret_first, uint64_t *ret_second, GError **error)
 {
     int found = ecfs_query_step (self, query, error);
     if (found != 1)
@@ -157,7 +157,7 @@ static bool deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t 
     return true;
 }
 
-static bool sum_up (EcfsCatalog *self, sqlite3_stmt *objects, sqlite3_stmt *deletions, EcfsOpenTotals *ret_totals,
+static bool sum_up (EcfsCatalog *self, EcfsQuery *objects, EcfsQuery *deletions, EcfsOpenTotals *ret_totals,
                     GError **error)
 {
     uint64_t newest = 0;
@@ -353,7 +353,7 @@ static int list_intents (EcfsCatalog *self, int64_t *ids, int max, GError **erro
     autoquery *query = QUERY (self, INTENT_LIST, error, INT (max));
     int n = 0, found;
     while ((found = ecfs_query_step (self, query, error)) == 1)
-        ids[n++] = sqlite3_column_int64 (query, 0);
+        ids[n++] = ecfs_column_number (query, 0);
     return found < 0 ? -1 : n;
 }
 

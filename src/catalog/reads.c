@@ -53,15 +53,15 @@ static bool open_side (const EcfsReads *self, EcfsSide *side, GError **error)
 
 static bool load (EcfsReads *self, EcfsSide *side, GError **error)
 {
-    sqlite3_stmt *query = ecfs_side_query (side, SELECT_ALL, NULL, 0, error);
+    EcfsQuery *query = ecfs_side_query (side, SELECT_ALL, NULL, 0, error);
     int found = query == NULL ? -1 : 0;
     while (query != NULL && (found = ecfs_side_step (side, query, error)) == 1) {
         if (g_hash_table_size (self->reads) == MOST)
             continue;
         Read *read = g_new (Read, 1);
-        *read = (Read){.ino = sqlite3_column_int64 (query, 0),
-                       .n = (uint32_t) CLAMP (sqlite3_column_int64 (query, 1), 0, INT32_MAX),
-                       .last_s = sqlite3_column_int64 (query, 2)};
+        *read = (Read){.ino = ecfs_column_number (query, 0),
+                       .n = (uint32_t) CLAMP (ecfs_column_number (query, 1), 0, INT32_MAX),
+                       .last_s = ecfs_column_number (query, 2)};
         g_hash_table_add (self->reads, read);
     }
     if (query != NULL)

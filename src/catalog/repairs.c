@@ -61,17 +61,17 @@ static GArray *list (EcfsCatalog *self, int64_t object, GError **error)
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         uint64_t index;
-        EcfsRepairRow row = {.object = sqlite3_column_int64 (query, 0),
-                             .endpoint = sqlite3_column_int64 (query, 3),
-                             .gone = sqlite3_column_int (query, 4) != DAMAGED,
-                             .lies = sqlite3_column_int (query, 4) == LIES,
-                             .found_ns = sqlite3_column_int64 (query, 5)};
+        EcfsRepairRow row = {.object = ecfs_column_number (query, 0),
+                             .endpoint = ecfs_column_number (query, 3),
+                             .gone = ecfs_column_number (query, 4) != DAMAGED,
+                             .lies = ecfs_column_number (query, 4) == LIES,
+                             .found_ns = ecfs_column_number (query, 5)};
         if (!ecfs_column_u64 (query, 1, 255, &index) || !ecfs_column_u64 (query, 2, INT64_MAX, &row.instance)) {
             told (ecfs_bad_row (error, "repairs", row.object, "its stripe is impossible"));
             return NULL;
         }
         row.index = (uint16_t) index;
-        row.reason = g_strdup ((const char *) sqlite3_column_text (query, 6));
+        row.reason = g_strdup (ecfs_column_text (query, 6));
         g_array_append_val (rows, row);
     }
     return found < 0 ? NULL : g_steal_pointer (&rows);

@@ -172,11 +172,10 @@ static bool drop_indexes (EcfsCatalog *catalog, GError **error)
            ecfs_exec (catalog, STMT_INDEX_DROP_OBJECTS, NULL, 0, error);
 }
 
-static bool set_memory (EcfsCatalog *catalog, const char *pragmas, GError **error)
+static bool set_memory (EcfsCatalog *catalog, bool on_disk, GError **error)
 {
     ecfs_mutex_lock (&catalog->lock);
-    int rc = sqlite3_exec (catalog->db, pragmas, NULL, NULL, NULL);
-    bool good = rc == SQLITE_OK || ecfs_db_fail (catalog->db, rc, error, "catalog", "setting where it sorts");
+    bool good = catalog->db->ops->set_memory (catalog->db, on_disk, error);
     ecfs_mutex_unlock (&catalog->lock);
     return good;
 }
@@ -193,9 +192,9 @@ static bool make_each (EcfsCatalog *self, GError **error)
 static bool make_indexes (EcfsCatalog *catalog, GError **error)
 {
     GError *why = NULL;
-    bool good = set_memory (catalog, "PRAGMA temp_store = FILE; PRAGMA cache_spill = ON", error);
+    bool good = set_memory (catalog, true, error);
     bool made = good && make_each (catalog, &why);
-    good = good && set_memory (catalog, "PRAGMA temp_store = MEMORY; PRAGMA cache_spill = OFF", made ? error : NULL);
+    good = good && set_memory (catalog, false, made ? error : NULL);
     if (why == NULL)
         return good;
     if (!good) {

@@ -9,7 +9,7 @@ static bool drop_unnamed (EcfsCatalog *catalog, uint64_t *ret_n, GError **error)
     autoquery *query = QUERY (catalog, OBJECTS_UNNAMED, error, INT (BATCH));
     int found;
     while ((found = ecfs_query_step (catalog, query, error)) == 1) {
-        int64_t id = sqlite3_column_int64 (query, 0);
+        int64_t id = ecfs_column_number (query, 0);
         g_array_append_val (ids, id);
     }
     ecfs_query_end (&query);

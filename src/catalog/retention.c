@@ -8,9 +8,9 @@ static bool get_released (EcfsCatalog *self, EcfsReleased *ret_released, GError 
     int found = ecfs_query_step (self, query, error);
     *ret_released = (EcfsReleased){.age_ns = 0};
     if (found == 1)
-        *ret_released = (EcfsReleased){.age_ns = sqlite3_column_int64 (query, 0),
-                                       .time_ns = sqlite3_column_int64 (query, 1),
-                                       .reason = (EcfsReleaseReason) sqlite3_column_int (query, 2)};
+        *ret_released = (EcfsReleased){.age_ns = ecfs_column_number (query, 0),
+                                       .time_ns = ecfs_column_number (query, 1),
+                                       .reason = (EcfsReleaseReason) ecfs_column_number (query, 2)};
     return found >= 0;
 }
 
@@ -38,10 +38,10 @@ static GArray *list_removed (EcfsCatalog *self, int64_t after, size_t max, GErro
     autoquery *query = QUERY (self, DELETIONS_REMOVED, error, INT (after), INT (MIN (max, INT_MAX)));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsRemovedStripe stripe = {.id = sqlite3_column_int64 (query, 0),
-                                    .endpoint = sqlite3_column_int64 (query, 1),
-                                    .age_ns = sqlite3_column_int64 (query, 2),
-                                    .time_ns = sqlite3_column_int64 (query, 3)};
+        EcfsRemovedStripe stripe = {.id = ecfs_column_number (query, 0),
+                                    .endpoint = ecfs_column_number (query, 1),
+                                    .age_ns = ecfs_column_number (query, 2),
+                                    .time_ns = ecfs_column_number (query, 3)};
         if (!ecfs_column_u64 (query, 4, INT64_MAX, &stripe.bytes) ||
             !ecfs_column_u64 (query, 5, INT64_MAX, &stripe.sequence)) {
             told (ecfs_bad_row (error, "deletions", stripe.id, "a number is impossible"));

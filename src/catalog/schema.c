@@ -1,4 +1,5 @@
 #include "catalog/schema.h"
+#include "catalog/db.h"
 
 /*
  * Names are BLOBs compared bytewise. Entries are found by name (primary key), listed by position, and found by inode.
@@ -178,7 +179,7 @@ static const char *const migrations[ECFS_CATALOG_VERSION] = {
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {
     int rc = sqlite3_exec (db, sql, NULL, NULL, NULL);
-    return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "changing the tables");
+    return rc == SQLITE_OK || ecfs_sqlite_fail (db, rc, error, path, "changing the tables");
 }
 
 static bool read_pragma (sqlite3 *db, const char *path, const char *sql, int *ret_value, GError **error)
@@ -189,7 +190,7 @@ static bool read_pragma (sqlite3 *db, const char *path, const char *sql, int *re
         rc = sqlite3_step (query);
     if (rc == SQLITE_ROW)
         *ret_value = sqlite3_column_int (query, 0);
-    bool ok = rc == SQLITE_ROW || ecfs_db_fail (db, rc, error, path, "reading its header");
+    bool ok = rc == SQLITE_ROW || ecfs_sqlite_fail (db, rc, error, path, "reading its header");
     (void) sqlite3_finalize (query); /* repeats rc */
     return ok;
 }

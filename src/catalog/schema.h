@@ -2,12 +2,7 @@
 #ifndef ECFS_CATALOG_SCHEMA_H
 #define ECFS_CATALOG_SCHEMA_H
 
-#include "catalog/db.h"
-
-/* Indexes that are made anew where a whole catalog is filled (restore.h): a later version does not change them. */
-#define ECFS_INDEX_ENTRIES_BY_POSITION "entries_by_position ON entries (parent, position, ino)"
-#define ECFS_INDEX_ENTRIES_BY_INO      "entries_by_ino ON entries (ino)"
-#define ECFS_INDEX_EXTENTS_BY_OBJECT   "extents_by_object ON extents (object)"
+#include "catalog/sqlite.h"
 
 /** Makes the tables of the current version in an empty database, or brings an older one there. */
 bool ecfs_schema_migrate (sqlite3 *db, const char *path, GError **error);

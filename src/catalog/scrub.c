@@ -188,11 +188,11 @@ bool ecfs_scrub_state (EcfsScrub *self, EcfsScrubState *ret_state, GError **erro
     int found = ecfs_side_step (&self->side, query, error);
     *ret_state = (EcfsScrubState){.pass = 0};
     if (found == 1)
-        *ret_state = (EcfsScrubState){.pass = (uint64_t) sqlite3_column_int64 (query, 0),
-                                      .open = sqlite3_column_int64 (query, 1) != 0,
-                                      .began_ns = sqlite3_column_int64 (query, 2),
-                                      .full_began_ns = sqlite3_column_int64 (query, 3),
-                                      .full_ended_ns = sqlite3_column_int64 (query, 4)};
+        *ret_state = (EcfsScrubState){.pass = (uint64_t) ecfs_column_number (query, 0),
+                                      .open = ecfs_column_number (query, 1) != 0,
+                                      .began_ns = ecfs_column_number (query, 2),
+                                      .full_began_ns = ecfs_column_number (query, 3),
+                                      .full_ended_ns = ecfs_column_number (query, 4)};
     return found >= 0;
 }
 
@@ -209,8 +209,8 @@ GArray *ecfs_scrub_ranges (EcfsScrub *self, int64_t endpoint, uint64_t last_pass
     g_autoptr (GArray) ranges = ecfs_ranges_new ();
     int found;
     while ((found = ecfs_side_step (&self->side, query, error)) == 1) {
-        EcfsScrubRange one = {.pass = (uint64_t) sqlite3_column_int64 (query, 1),
-                              .time_ns = sqlite3_column_int64 (query, 2)};
+        EcfsScrubRange one = {.pass = (uint64_t) ecfs_column_number (query, 1),
+                              .time_ns = ecfs_column_number (query, 2)};
         if (!ecfs_column_bytes (query, 0, one.after.bytes, sizeof one.after.bytes))
             continue;
         one.pass = one.pass > last_pass ? 0 : one.pass;
@@ -239,9 +239,9 @@ GArray *ecfs_scrub_damages (EcfsScrub *self, const EcfsScrubDamage *after, size_
     g_autoptr (GArray) damages = g_array_new (FALSE, TRUE, sizeof (EcfsScrubDamage));
     int found;
     while ((found = ecfs_side_step (&self->side, query, error)) == 1) {
-        const EcfsScrubDamage one = {.object = sqlite3_column_int64 (query, 0),
-                                     .index = (unsigned) sqlite3_column_int64 (query, 1),
-                                     .instance = (uint64_t) sqlite3_column_int64 (query, 2)};
+        const EcfsScrubDamage one = {.object = ecfs_column_number (query, 0),
+                                     .index = (unsigned) ecfs_column_number (query, 1),
+                                     .instance = (uint64_t) ecfs_column_number (query, 2)};
         g_array_append_val (damages, one);
     }
     return found < 0 ? NULL : g_steal_pointer (&damages);
@@ -263,7 +263,7 @@ bool ecfs_scrub_see_orphan (EcfsScrub *self, const EcfsScrubOrphan *orphan, int6
                             INT (orphan->index), INT (orphan->instance));
     if (ecfs_side_step (&self->side, query, error) != 1)
         return false;
-    *ret_first_ns = sqlite3_column_int64 (query, 0);
+    *ret_first_ns = ecfs_column_number (query, 0);
     return true;
 }
 
@@ -278,8 +278,8 @@ bool ecfs_scrub_has_digest (EcfsScrub *self, const EcfsScrubDigest *digest, bool
                             INT (digest->endpoint));
     int found = ecfs_side_step (&self->side, query, error);
     size_t size = strlen (digest->text);
-    *ret_has = found == 1 && (size_t) sqlite3_column_bytes (query, 0) == size &&
-               memcmp (sqlite3_column_blob (query, 0), digest->text, size) == 0;
+    *ret_has = found == 1 && ecfs_column_size (query, 0) == size &&
+               memcmp (ecfs_column_blob (query, 0), digest->text, size) == 0;
     return found >= 0;
 }
 

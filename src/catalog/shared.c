@@ -103,12 +103,12 @@ bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const E
 
 /* Both */
 
-static GArray *list_ids (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
+static GArray *list_ids (EcfsCatalog *self, EcfsQuery *query, GError **error)
 {
     g_autoptr (GArray) ids = g_array_new (false, true, sizeof (int64_t));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        int64_t id = sqlite3_column_int64 (query, 0);
+        int64_t id = ecfs_column_number (query, 0);
         g_array_append_val (ids, id);
     }
     return found < 0 ? NULL : g_steal_pointer (&ids);
@@ -156,7 +156,7 @@ static GArray *list_sharers (EcfsCatalog *self, int64_t object, uint64_t after_i
     autoquery *query = QUERY (self, EXTENT_SHARERS, error, INT (object), INT (after_ino), INT (MIN (max, INT_MAX)));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsSharer sharer = {.ino = (uint64_t) sqlite3_column_int64 (query, 6)};
+        EcfsSharer sharer = {.ino = (uint64_t) ecfs_column_number (query, 6)};
         if (!ecfs_extent_read (query, &sharer.extent)) {
             told (ecfs_bad_row (error, "extents", (int64_t) sharer.ino, "an extent is impossible"));
             return NULL;
@@ -178,7 +178,7 @@ static GArray *list_file_extents (EcfsCatalog *self, uint64_t after_ino, uint64_
     autoquery *query = QUERY (self, EXTENT_ALL, error, INT (after_ino), INT (after_offset), INT (MIN (max, INT_MAX)));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsFileExtent extent = {.object = sqlite3_column_int64 (query, 3)};
+        EcfsFileExtent extent = {.object = ecfs_column_number (query, 3)};
         if (!ecfs_column_u64 (query, 0, INT64_MAX, &extent.ino) ||
             !ecfs_column_u64 (query, 1, INT64_MAX, &extent.offset) ||
             !ecfs_column_u64 (query, 2, INT64_MAX, &extent.length)) {

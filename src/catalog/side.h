@@ -6,11 +6,12 @@
 #define ECFS_CATALOG_SIDE_H
 
 #include "catalog/db.h"
+#include "catalog/sqlite.h"
 
 typedef struct EcfsSide {
     sqlite3 *db;
-    char *name;                /* for messages; owned */
-    sqlite3_stmt **statements; /* n_statements; owned */
+    char *name;              /* for messages; owned */
+    SqliteQuery *statements; /* n_statements; owned */
     size_t n_statements;
 } EcfsSide;
 
@@ -24,9 +25,9 @@ bool ecfs_side_open (EcfsSide *self, const char *path, int flags, const char *se
 void ecfs_side_close (EcfsSide *self);
 
 /** Binds values to a statement; NULL with @error. It stays the database's: ecfs_query_end () when done with it. */
-sqlite3_stmt *ecfs_side_query (EcfsSide *self, size_t statement, const Value *values, size_t n_values, GError **error);
+EcfsQuery *ecfs_side_query (EcfsSide *self, size_t statement, const Value *values, size_t n_values, GError **error);
 /** 1: a row; 0: no more; -1: @error. */
-int ecfs_side_step (EcfsSide *self, sqlite3_stmt *query, GError **error);
+int ecfs_side_step (EcfsSide *self, EcfsQuery *query, GError **error);
 /** Runs a statement that gives no rows. */
 bool ecfs_side_exec (EcfsSide *self, size_t statement, const Value *values, size_t n_values, GError **error);
 /** Runs SQL without values. */

@@ -103,12 +103,12 @@ GArray *ecfs_spool_faults (EcfsSpool *self, const EcfsUuid *uuid, GError **error
     g_array_set_clear_func (faults, fault_clear);
     int found;
     while ((found = ecfs_side_step (&self->side, query, error)) == 1) {
-        const void *text = sqlite3_column_blob (query, 4);
-        EcfsSpoolFault fault = {.index = (unsigned) sqlite3_column_int64 (query, 0),
-                                .fault = sqlite3_column_int (query, 1),
-                                .instance = (uint64_t) sqlite3_column_int64 (query, 2),
-                                .endpoint = sqlite3_column_int64 (query, 3)};
-        fault.text = text == NULL ? NULL : g_strndup (text, (gsize) sqlite3_column_bytes (query, 4));
+        const void *text = ecfs_column_blob (query, 4);
+        EcfsSpoolFault fault = {.index = (unsigned) ecfs_column_number (query, 0),
+                                .fault = (int) ecfs_column_number (query, 1),
+                                .instance = (uint64_t) ecfs_column_number (query, 2),
+                                .endpoint = ecfs_column_number (query, 3)};
+        fault.text = text == NULL ? NULL : g_strndup (text, ecfs_column_size (query, 4));
         g_array_append_val (faults, fault);
     }
     return found < 0 ? NULL : g_steal_pointer (&faults);
@@ -120,7 +120,7 @@ int ecfs_spool_next_faulty (EcfsSpool *self, EcfsUuid *uuid, int64_t *ret_object
     autoquery *query = ASK (self, FAULTY_NEXT, error, UUID (&after));
     int found = ecfs_side_step (&self->side, query, error);
     if (found == 1 && ecfs_column_bytes (query, 0, uuid->bytes, sizeof uuid->bytes))
-        *ret_object = sqlite3_column_int64 (query, 1);
+        *ret_object = ecfs_column_number (query, 1);
     return found;
 }
 
@@ -135,9 +135,9 @@ int ecfs_spool_next_damage (EcfsSpool *self, EcfsSpoolDamage *damage, GError **e
     autoquery *query = ASK (self, DAMAGE_NEXT, error, INT (damage->urgency), INT (damage->object));
     int found = ecfs_side_step (&self->side, query, error);
     if (found == 1 && ecfs_column_bytes (query, 3, damage->uuid.bytes, sizeof damage->uuid.bytes)) {
-        damage->urgency = sqlite3_column_int (query, 0);
-        damage->object = sqlite3_column_int64 (query, 1);
-        damage->is_lost = sqlite3_column_int (query, 2) != 0;
+        damage->urgency = (int) ecfs_column_number (query, 0);
+        damage->object = ecfs_column_number (query, 1);
+        damage->is_lost = ecfs_column_number (query, 2) != 0;
     }
     return found;
 }
@@ -154,7 +154,7 @@ GArray *ecfs_spool_named (EcfsSpool *self, EcfsUuid *after, size_t max, GError *
     g_autoptr (GArray) objects = g_array_new (FALSE, FALSE, sizeof (int64_t));
     int found;
     while ((found = ecfs_side_step (&self->side, query, error)) == 1) {
-        int64_t object = sqlite3_column_int64 (query, 1);
+        int64_t object = ecfs_column_number (query, 1);
         g_array_append_val (objects, object);
         (void) ecfs_column_bytes (query, 0, after->bytes, sizeof after->bytes); /* it was put there so */
     }
@@ -166,7 +166,7 @@ bool ecfs_spool_count_named (EcfsSpool *self, uint64_t *ret_n, GError **error)
     autoquery *query = ecfs_side_query (&self->side, NAMED_COUNT, NULL, 0, error);
     if (ecfs_side_step (&self->side, query, error) != 1)
         return false;
-    *ret_n = (uint64_t) sqlite3_column_int64 (query, 0);
+    *ret_n = (uint64_t) ecfs_column_number (query, 0);
     return true;
 }
 
@@ -183,11 +183,11 @@ int ecfs_spool_next_orphan (EcfsSpool *self, EcfsSpoolOrphan *orphan, GError **e
                             INT (after.index), INT (after.instance));
     int found = ecfs_side_step (&self->side, query, error);
     if (found == 1 && ecfs_column_bytes (query, 1, orphan->uuid.bytes, sizeof orphan->uuid.bytes)) {
-        orphan->endpoint = sqlite3_column_int64 (query, 0);
-        orphan->index = (unsigned) sqlite3_column_int64 (query, 2);
-        orphan->instance = (uint64_t) sqlite3_column_int64 (query, 3);
-        orphan->size = (uint64_t) sqlite3_column_int64 (query, 4);
-        orphan->mtime_s = sqlite3_column_int64 (query, 5);
+        orphan->endpoint = ecfs_column_number (query, 0);
+        orphan->index = (unsigned) ecfs_column_number (query, 2);
+        orphan->instance = (uint64_t) ecfs_column_number (query, 3);
+        orphan->size = (uint64_t) ecfs_column_number (query, 4);
+        orphan->mtime_s = ecfs_column_number (query, 5);
     }
     return found;
 }
@@ -198,8 +198,8 @@ int ecfs_spool_next_object (EcfsSpool *self, EcfsSpoolKind kind, EcfsSpoolObject
     autoquery *query = ASK (self, ORPHANS_OBJECT, error, INT (kind), UUID (&after));
     int found = ecfs_side_step (&self->side, query, error);
     if (found == 1 && ecfs_column_bytes (query, 0, object->uuid.bytes, sizeof object->uuid.bytes)) {
-        object->n_stripes = (uint64_t) sqlite3_column_int64 (query, 1);
-        object->bytes = (uint64_t) sqlite3_column_int64 (query, 2);
+        object->n_stripes = (uint64_t) ecfs_column_number (query, 1);
+        object->bytes = (uint64_t) ecfs_column_number (query, 2);
     }
     return found;
 }

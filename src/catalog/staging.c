@@ -58,9 +58,9 @@ void ecfs_staging_row_free (EcfsStagingRow *row)
     g_free (row);
 }
 
-static bool read_row (sqlite3_stmt *query, EcfsStagingRow *ret_row, GError **error)
+static bool read_row (EcfsQuery *query, EcfsStagingRow *ret_row, GError **error)
 {
-    int64_t id = sqlite3_column_int64 (query, 0);
+    int64_t id = ecfs_column_number (query, 0);
     uint64_t state, fresh;
     if (!ecfs_column_u64 (query, 1, INT64_MAX, &ret_row->ino) ||
         !ecfs_column_u64 (query, 2, ECFS_STAGING_STORED, &state) || !ecfs_column_u64 (query, 3, 1, &fresh) ||
@@ -69,8 +69,8 @@ static bool read_row (sqlite3_stmt *query, EcfsStagingRow *ret_row, GError **err
     ret_row->id = id;
     ret_row->state = (EcfsStagingState) state;
     ret_row->fresh = fresh != 0;
-    ret_row->since_ns = sqlite3_column_int64 (query, 5);
-    ret_row->error = g_strdup ((const char *) sqlite3_column_text (query, 6));
+    ret_row->since_ns = ecfs_column_number (query, 5);
+    ret_row->error = g_strdup (ecfs_column_text (query, 6));
     return true;
 }
 

@@ -5,6 +5,11 @@
 #ifndef ECFS_CATALOG_STATEMENTS_H
 #define ECFS_CATALOG_STATEMENTS_H
 
+/* Indexes that are made anew where a whole catalog is filled (restore.h): a later version does not change them. */
+#define ECFS_INDEX_ENTRIES_BY_POSITION "entries_by_position ON entries (parent, position, ino)"
+#define ECFS_INDEX_ENTRIES_BY_INO      "entries_by_ino ON entries (ino)"
+#define ECFS_INDEX_EXTENTS_BY_OBJECT   "extents_by_object ON extents (object)"
+
 #define INODE_COLUMNS                                                                                                  \
     "i.ino, i.mode, i.nlink, i.uid, i.gid, i.rdev, i.size, i.atime_ns, i.mtime_ns, i.ctime_ns, i.btime_ns, "           \
     "i.committed_size, i.code, i.data_bytes, i.content_sum, i.committed_mtime_ns"
@@ -44,6 +49,10 @@
     X (RELEASE, "RELEASE op") \
     X (ROLLBACK_TO, "ROLLBACK TO op") \
     X (META_GET, "SELECT archive, epoch FROM meta WHERE id = 1") \
+    X (META_INSERT, "INSERT INTO meta (id, archive, epoch, created_ns) VALUES (1, ?, 1, ?)") \
+    X (COUNTERS_INSERT, "INSERT INTO counters (id, next_ino, next_position, sequence, n_inodes, n_files, n_objects, " \
+       "content_bytes, stripe_bytes, n_staged, n_not_full, n_deletions, journal_records, n_lost) " \
+       "VALUES (1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)") \
     X (COUNTERS_GET, "SELECT next_ino, next_position, sequence, n_inodes, n_files, n_objects, content_bytes, " \
        "stripe_bytes, n_staged, n_not_full, n_deletions, journal_records, n_lost FROM counters WHERE id = 1") \
     X (COUNTERS_SET, "UPDATE counters SET next_ino = ?, next_position = ?, sequence = ?, n_inodes = ?, n_files = ?, " \

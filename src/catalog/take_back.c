@@ -18,8 +18,8 @@ static bool queued_as (EcfsCatalog *self, const EcfsUuid *object, const EcfsStri
     int found = ecfs_query_step (self, query, error);
     *ret_kind = -1;
     if (found == 1) {
-        *ret_id = sqlite3_column_int64 (query, 0);
-        *ret_kind = sqlite3_column_int64 (query, 1);
+        *ret_id = ecfs_column_number (query, 0);
+        *ret_kind = ecfs_column_number (query, 1);
     }
     return found >= 0;
 }

@@ -83,8 +83,8 @@ static GByteArray *get (EcfsCatalog *self, uint64_t ino, const char *name, GErro
         told (no_data (error, ino, name));
     if (found != 1)
         return NULL;
-    const void *value = sqlite3_column_blob (query, 0);
-    int size = sqlite3_column_bytes (query, 0);
+    const void *value = ecfs_column_blob (query, 0);
+    size_t size = ecfs_column_size (query, 0);
     if (size > VALUE_MAX) {
         told (ecfs_bad_row (error, "xattrs", (int64_t) ino, "a value is too large"));
         return NULL;
@@ -106,8 +106,8 @@ static GByteArray *list (EcfsCatalog *self, uint64_t ino, GError **error)
     autoquery *query = QUERY (self, XATTR_LIST, error, INT (ino));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        const char *name = sqlite3_column_blob (query, 0);
-        size_t size = (size_t) sqlite3_column_bytes (query, 0);
+        const char *name = ecfs_column_blob (query, 0);
+        size_t size = ecfs_column_size (query, 0);
         if (size == 0 || size > ECFS_NAME_MAX || memchr (name, 0, size) != NULL) {
             told (ecfs_bad_row (error, "xattrs", (int64_t) ino, "a name is impossible"));
             return NULL;
@@ -143,12 +143,12 @@ bool ecfs_catalog_knows_xattr (EcfsCatalog *self, const char *name, bool *ret_an
     return found >= 0;
 }
 
-static GArray *take_inodes (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
+static GArray *take_inodes (EcfsCatalog *self, EcfsQuery *query, GError **error)
 {
     g_autoptr (GArray) inodes = g_array_new (FALSE, FALSE, sizeof (uint64_t));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
+        uint64_t ino = (uint64_t) ecfs_column_number (query, 0);
         g_array_append_val (inodes, ino);
     }
     return found < 0 ? NULL : g_steal_pointer (&inodes);
@@ -174,8 +174,8 @@ static bool find_above (EcfsCatalog *self, uint64_t dir, const char *name, GByte
         autoquery *query = QUERY (self, XATTR_GET, error, INT (dir), NAME (name));
         found = ecfs_query_step (self, query, error);
         if (found == 1)
-            *ret_value = g_byte_array_append (g_byte_array_new (), sqlite3_column_blob (query, 0),
-                                              (guint) sqlite3_column_bytes (query, 0));
+            *ret_value = g_byte_array_append (g_byte_array_new (), ecfs_column_blob (query, 0),
+                                              (guint) ecfs_column_size (query, 0));
         if (found != 0 || dir == ECFS_ROOT_INO)
             return found >= 0;
         found = ecfs_entry_of (self, dir, &dir, NULL, error);

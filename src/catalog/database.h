@@ -1,0 +1,48 @@
+/*
+ * What keeps the rows of a catalog: one connection to a database. Statements are those of statements.h. One thread at a
+ * time. Errors say which catalog, what was tried, what the database says and what to do.
+ */
+#ifndef ECFS_CATALOG_DATABASE_H
+#define ECFS_CATALOG_DATABASE_H
+
+#include "catalog/query.h"
+#include "catalog/statements.h"
+#include "util/error.h"
+
+typedef struct EcfsDb EcfsDb;
+
+typedef struct DbOps {
+    /* Prepares all statements: the tables are what this version expects. */
+    bool (*prepare) (EcfsDb *db, GError **error);
+    /* Runs a statement whose rows nobody wants. */
+    bool (*run) (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error);
+    /* Runs BEGIN, COMMIT, SAVEPOINT and the like; @what is for messages. */
+    bool (*control) (EcfsDb *db, StatementId id, const char *what, GError **error);
+    /* A query with its values bound; they are to live as long as it is used. */
+    EcfsQuery *(*query) (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error);
+    /* Rows that the last run () changed; the id of the row that it inserted. */
+    uint64_t (*changes) (EcfsDb *db);
+    int64_t (*inserted) (EcfsDb *db);
+    /* False: there is none, or the database has rolled it back on its own. */
+    bool (*in_transaction) (EcfsDb *db);
+    /* Whether it sorts on disk rather than in memory. */
+    bool (*set_memory) (EcfsDb *db, bool on_disk, GError **error);
+    /* A query in SQL of its own, which is not kept. */
+    EcfsQuery *(*ask) (EcfsDb *db, const char *sql, GError **error);
+    void (*close) (EcfsDb *db);
+} DbOps;
+
+/** The text of a statement, as SQLite knows it. */
+const char *ecfs_statement_sql (StatementId id);
+
+/* For functions that say failure by NULL or -1, or by the text of a local error. */
+static inline void told (bool failed)
+{
+    (void) failed;
+}
+
+struct EcfsDb {
+    const DbOps *ops;
+};
+
+#endif
