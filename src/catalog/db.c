@@ -4,8 +4,8 @@
 
 #include <time.h>
 
-#define STATEMENT_SQL(id, sql) sql,
-static const char *const statement_sql[] = {ECFS_STATEMENTS (STATEMENT_SQL)};
+#define STATEMENT_SQL(id, sql, ...) sql,
+static const char *const statement_sql[] = {ECFS_STATEMENTS (STATEMENT_SQL, STATEMENT_SQL)};
 #undef STATEMENT_SQL
 
 const char *ecfs_statement_sql (StatementId id)

@@ -1,6 +1,10 @@
 /*
- * Every SQL statement of the catalog: X (id, text). All are prepared when the catalog is opened, which also proves that
- * the tables are what this version expects. Parameters are bound in order.
+ * Every SQL statement of the catalog: X (id, text), and Y (id, text for SQLite, text for PostgreSQL) where the two know
+ * nothing in common. All are prepared when the catalog is opened, which also proves that the tables are what this
+ * version expects. Parameters are bound in order.
+ *
+ * Sums are cast, as PostgreSQL's are no whole numbers, and what is a truth value is made a number where a column or an
+ * aggregate needs one. dialect.h tells what is changed in each text that PostgreSQL gets.
  */
 #ifndef ECFS_CATALOG_STATEMENTS_H
 #define ECFS_CATALOG_STATEMENTS_H
@@ -28,21 +32,29 @@
     "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, seal, kind"
 #define PAST_COLUMNS                                                                                                   \
     "-id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, seal, kind"
+#define PAST_ROW                                                                                                       \
+    "INTO past_objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, " \
+    "seal, kind, removed_age_ns) SELECT uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, " \
+    "digest, sha256, seal, kind, ?2 FROM objects WHERE id = ?1"
 /* A stripe that may be taken back; and an object of which some are looked after: what was removed behind ?2, and what
  * marks need. */
 #define IS_PAST "at_once IN (0, 4)"
 #define PAST_IS_KEPT                                                                                                   \
     "(p.removed_age_ns > ?2 OR EXISTS (SELECT 1 FROM deletions d WHERE d.object = p.uuid AND d.at_once = 4))"
+#define SINCE_OF_TWO   "coalesce (since, sequence), (SELECT coalesce (since, sequence) FROM objects WHERE id = ?2)"
 #define EXTENT_COLUMNS  "start, length, object, object_start, sha256, generation"
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
     "latency_p5_us, latency_p50_us, latency_p95_us, read_p5, read_p50, read_p95, write_p5, write_p50, write_p95"
+#define EXCLUDED_ESTIMATE_COLUMNS                                                                                      \
+    "excluded.latency_p5_us, excluded.latency_p50_us, excluded.latency_p95_us, excluded.read_p5, excluded.read_p50, "  \
+    "excluded.read_p95, excluded.write_p5, excluded.write_p50, excluded.write_p95"
 #define DELETION_COLUMNS "id, object, idx, instance, endpoint, queued_age_ns, sequence"
 
 /* clang-format off */
-#define ECFS_STATEMENTS(X) \
-    X (BEGIN, "BEGIN IMMEDIATE") \
-    X (BEGIN_READ, "BEGIN DEFERRED") \
+#define ECFS_STATEMENTS(X, Y) \
+    Y (BEGIN, "BEGIN IMMEDIATE", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE") \
+    Y (BEGIN_READ, "BEGIN DEFERRED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") \
     X (COMMIT, "COMMIT") \
     X (ROLLBACK, "ROLLBACK") \
     X (SAVEPOINT, "SAVEPOINT op") \
@@ -75,13 +87,13 @@
     X (INODE_TARGET, "SELECT target FROM inodes WHERE ino = ?") \
     X (INODE_ORPHANS, "SELECT ino FROM inodes WHERE nlink = 0 ORDER BY ino LIMIT ?") \
     X (INODE_ANY_CODED, "SELECT 1 FROM inodes WHERE code IS NOT NULL AND mode & 61440 = 16384 LIMIT 1") \
-    X (INODE_MAX, "SELECT ifnull (max (ino), 0) FROM inodes") \
+    X (INODE_MAX, "SELECT coalesce (max (ino), 0) FROM inodes") \
     X (ENTRY_LOOKUP, "SELECT " INODE_COLUMNS ", " ENTRY_IS_LISTED " FROM entries e CROSS JOIN inodes i ON i.ino = e.ino " \
        "WHERE e.parent = ? AND e.name = ?") \
     X (ENTRY_GET, "SELECT ino, position FROM entries WHERE parent = ? AND name = ?") \
     X (ENTRY_INSERT, "INSERT INTO entries (parent, name, position, ino) VALUES (?, ?, ?, ?)") \
-    X (ENTRY_PUT, "INSERT OR REPLACE INTO entries (parent, name, position, ino) " \
-       "SELECT ?1, ?2, ?3, ino FROM inodes WHERE ino = ?4") \
+    X (ENTRY_PUT, "INSERT INTO entries (parent, name, position, ino) SELECT ?1, ?2, ?3, ino FROM inodes WHERE ino = ?4 " \
+       "ON CONFLICT (parent, name) DO UPDATE SET position = excluded.position, ino = excluded.ino") \
     X (ENTRY_DELETE, "DELETE FROM entries WHERE parent = ? AND name = ?") \
     X (ENTRY_SET_INO, "UPDATE entries SET ino = ?3 WHERE parent = ?1 AND name = ?2") \
     X (ENTRY_MOVE, "UPDATE entries SET parent = ?3, name = ?4 WHERE parent = ?1 AND name = ?2") \
@@ -107,7 +119,7 @@
        "AND ino > ? ORDER BY ino LIMIT ?") \
     X (EXTENT_ALL, "SELECT ino, start, length, object FROM extents WHERE (ino, start) > (?, ?) ORDER BY ino, start LIMIT ?") \
     X (EXTENT_FILES, "SELECT count(DISTINCT ino) FROM extents WHERE object = ?") \
-    X (EXTENT_BYTES, "SELECT ifnull (sum (length), 0) FROM extents WHERE object = ?") \
+    X (EXTENT_BYTES, "SELECT CAST (coalesce (sum (length), 0) AS BIGINT) FROM extents WHERE object = ?") \
     X (EXTENT_COPY, "INSERT INTO extents (ino, start, length, object, object_start, sha256, generation) " \
        "SELECT ?1, start, length, object, object_start, sha256, generation FROM extents WHERE ino = ?2") \
     X (EXTENT_DELETE_ALL, "DELETE FROM extents WHERE ino = ?") \
@@ -135,16 +147,16 @@
     X (OBJECTS_OF_KIND, "SELECT id FROM objects WHERE kind = ? AND kind <> 0 AND id > ? ORDER BY id LIMIT ?") \
     X (OBJECTS_DEAD, "SELECT id FROM objects o WHERE kind = 2 AND kind <> 0 AND id > ?1 AND " \
        "(dead_bytes * 100 >= size * ?2 AND dead_bytes > 0 AND " \
-       "(SELECT ifnull (sum (length), 0) FROM extents WHERE object = o.id) * 100 <= size * (100 - ?2) " \
+       "(SELECT CAST (coalesce (sum (length), 0) AS BIGINT) FROM extents WHERE object = o.id) * 100 <= size * (100 - ?2) " \
        "OR NOT EXISTS (SELECT 1 FROM extents WHERE object = o.id)) " \
        "AND NOT EXISTS (SELECT 1 FROM intents WHERE object = o.uuid) ORDER BY id LIMIT ?3") \
     X (OBJECT_DEAD, "SELECT dead_bytes FROM objects WHERE id = ?") \
-    X (OBJECT_SET_DEAD, "UPDATE objects SET dead_bytes = size - (SELECT ifnull (sum (length), 0) FROM extents WHERE object = ?1) WHERE id = ?1") \
-    X (OBJECTS_SET_DEAD, "UPDATE objects SET dead_bytes = size - (SELECT ifnull (sum (length), 0) FROM extents WHERE object = objects.id) " \
+    X (OBJECT_SET_DEAD, "UPDATE objects SET dead_bytes = size - (SELECT CAST (coalesce (sum (length), 0) AS BIGINT) FROM extents WHERE object = ?1) WHERE id = ?1") \
+    X (OBJECTS_SET_DEAD, "UPDATE objects SET dead_bytes = size - (SELECT CAST (coalesce (sum (length), 0) AS BIGINT) FROM extents WHERE object = objects.id) " \
        "WHERE kind <> 0") \
     X (OBJECTS_UNNAMED, "SELECT id FROM objects o WHERE NOT EXISTS (SELECT 1 FROM extents WHERE object = o.id) LIMIT ?") \
     X (OBJECTS_SMALL, "SELECT id FROM objects o WHERE kind = 2 AND kind <> 0 AND id > ?1 AND size < ?2 AND " \
-       "(SELECT count(*) FROM (SELECT 1 FROM extents WHERE object = o.id LIMIT ?4)) < ?4 ORDER BY id LIMIT ?3") \
+       "(SELECT count(*) FROM (SELECT 1 FROM extents WHERE object = o.id LIMIT ?4) AS some) < ?4 ORDER BY id LIMIT ?3") \
     X (OBJECT_FILL_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1 AND sha256 IS NULL") \
     X (OBJECT_SET_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1") \
     X (OBJECT_SET_CODE, "UPDATE objects SET code = ?2 WHERE id = ?1") \
@@ -167,64 +179,72 @@
     /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
        "bytes, queued_ns, digest, born, sealed, seal_key) SELECT ?1, ?2, ?3, ?4, ?5, " \
-       "CASE WHEN ?6 = 0 AND EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= ifnull (o.since, ifnull (o.sequence, 0))) " \
-       "THEN 4 ELSE ?6 END, ?7, ?8, ?9, ?10, ifnull (o.since, ifnull (o.sequence, 0)), " \
-       "CASE WHEN o.id IS NOT NULL THEN o.seal IS NOT NULL ELSE " \
+       "CASE WHEN ?6 = 0 AND EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= coalesce (o.since, coalesce (o.sequence, 0))) " \
+       "THEN 4 ELSE ?6 END, ?7, ?8, ?9, ?10, coalesce (o.since, coalesce (o.sequence, 0)), " \
+       "CASE WHEN o.id IS NOT NULL AND o.seal IS NOT NULL OR o.id IS NULL AND " \
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
-       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end') END, " \
-       "substr (o.seal, 3, 16) FROM (SELECT 1) LEFT JOIN objects o ON o.uuid = ?1") \
-    X (OPEN_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects WHERE seal IS NULL") \
-    X (RETIRED_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects " \
+       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end') THEN 1 ELSE 0 END, " \
+       "substr (o.seal, 3, 16) FROM (SELECT 1 AS one) AS one LEFT JOIN objects o ON o.uuid = ?1") \
+    X (OPEN_OBJECTS, "SELECT count (*), CAST (coalesce (sum (size), 0) AS BIGINT) FROM objects WHERE seal IS NULL") \
+    X (RETIRED_OBJECTS, "SELECT count (*), CAST (coalesce (sum (size), 0) AS BIGINT) FROM objects " \
        "WHERE seal IS NOT NULL AND substr (seal, 3, 16) != ?") \
-    X (OPEN_DELETIONS, "SELECT count (*), ifnull (max (queued_age_ns), 0) FROM deletions WHERE sealed = 0") \
-    X (RETIRED_DELETIONS, "SELECT count (*), ifnull (max (queued_age_ns), 0) FROM deletions " \
+    X (OPEN_DELETIONS, "SELECT count (*), coalesce (max (queued_age_ns), 0) FROM deletions WHERE sealed = 0") \
+    X (RETIRED_DELETIONS, "SELECT count (*), coalesce (max (queued_age_ns), 0) FROM deletions " \
        "WHERE seal_key IS NOT NULL AND seal_key != ?") \
     X (DELETION_QUEUED, "SELECT EXISTS (SELECT 1 FROM deletions WHERE object = ? AND idx = ? AND instance = ? " \
        "AND endpoint = ?)") \
     X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = ? " \
        "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
-    X (DELETION_SUM, "SELECT count (*), ifnull (sum (bytes), 0) FROM deletions WHERE endpoint = ?") \
+    X (DELETION_SUM, "SELECT count (*), CAST (coalesce (sum (bytes), 0) AS BIGINT) FROM deletions WHERE endpoint = ?") \
     X (DELETION_FIND, "SELECT id, at_once FROM deletions WHERE object = ? AND idx = ? AND instance = ? AND endpoint = ? " \
        "ORDER BY at_once = 3 DESC, at_once DESC LIMIT 1") \
     X (DELETIONS_REMOVED, "SELECT id, endpoint, queued_age_ns, queued_ns, bytes, sequence FROM deletions " \
        "WHERE id > ? AND +at_once = 0 ORDER BY id LIMIT ?") \
-    X (DEATHS_SINCE, "SELECT ifnull (max (id), 0), ifnull (sum (bytes), 0) FROM deletions WHERE id > ?") \
-    X (DEATH_OF, "SELECT ifnull (max (d.id), 0), ifnull (max (d.at_once = 4 AND EXISTS (SELECT 1 FROM marks m " \
-       "WHERE m.sequence >= d.born)), 0) FROM deletions d WHERE d.object = ? AND d.idx = ? AND d.instance = ?") \
-    X (DEATH_OF_OBJECT, "SELECT ifnull (max (d.id), 0), ifnull (max (d.at_once = 4 AND EXISTS (SELECT 1 FROM marks m " \
-       "WHERE m.sequence >= d.born)), 0) FROM deletions d WHERE d.object = ?") \
+    X (DEATHS_SINCE, "SELECT coalesce (max (id), 0), CAST (coalesce (sum (bytes), 0) AS BIGINT) FROM deletions WHERE id > ?") \
+    X (DEATH_OF, "SELECT coalesce (max (d.id), 0), coalesce (max (CASE WHEN d.at_once = 4 AND " \
+       "EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= d.born) THEN 1 ELSE 0 END), 0) FROM deletions d WHERE d.object = ? AND d.idx = ? AND d.instance = ?") \
+    X (DEATH_OF_OBJECT, "SELECT coalesce (max (d.id), 0), coalesce (max (CASE WHEN d.at_once = 4 AND " \
+       "EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= d.born) THEN 1 ELSE 0 END), 0) FROM deletions d WHERE d.object = ?") \
     X (DEATHS_LIST, "SELECT id, object FROM deletions WHERE id > ? ORDER BY id LIMIT ?") \
     X (MARK_LIST, "SELECT name, epoch, sequence, time_ns FROM marks ORDER BY sequence, name") \
     X (MARK_GET, "SELECT name, epoch, sequence, time_ns FROM marks WHERE name = ?") \
-    X (MARK_SET, "INSERT OR REPLACE INTO marks (name, epoch, sequence, time_ns) VALUES (?, ?, ?, ?)") \
+    X (MARK_SET, "INSERT INTO marks (name, epoch, sequence, time_ns) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE " \
+       "SET epoch = excluded.epoch, sequence = excluded.sequence, time_ns = excluded.time_ns") \
     X (MARK_DELETE, "DELETE FROM marks WHERE name = ?") \
-    X (MARK_BYTES, "SELECT ifnull (sum (bytes), 0) FROM deletions " \
+    X (MARK_BYTES, "SELECT CAST (coalesce (sum (bytes), 0) AS BIGINT) FROM deletions " \
        "WHERE at_once = 4 AND born <= ?1 AND sequence > ?1") \
-    X (DELETIONS_NEXT, "SELECT ifnull (max (id), 0) FROM (SELECT id FROM deletions WHERE id > ? ORDER BY id LIMIT ?)") \
+    X (DELETIONS_NEXT, "SELECT coalesce (max (id), 0) FROM (SELECT id FROM deletions WHERE id > ? ORDER BY id LIMIT ?) AS next") \
     X (MARKED_SETTLE, "UPDATE deletions AS d SET at_once = 0 WHERE id > ? AND id <= ? AND at_once = 4 " \
        "AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= d.born AND m.sequence < d.sequence)") \
-    X (OBJECT_SINCE, "UPDATE objects SET since = min (ifnull (since, sequence), (SELECT ifnull (since, sequence) " \
-       "FROM objects WHERE id = ?2)) WHERE id = ?1") \
+    Y (OBJECT_SINCE, "UPDATE objects SET since = min (" SINCE_OF_TWO ") WHERE id = ?1", \
+       "UPDATE objects SET since = least (" SINCE_OF_TWO ") WHERE id = ?1") \
     X (OBJECT_SINCE_EVER, "UPDATE objects SET since = 0 WHERE id = ?") \
     X (OBJECTS_SINCE_EVER, "UPDATE objects SET since = 0 WHERE EXISTS (SELECT 1 FROM marks)") \
-    X (LOSSES_INSERT, "INSERT OR IGNORE INTO losses (age_ns, time_ns, n_lost, n_files) SELECT ?1, ?2, ?3, ?4 " \
-       "WHERE NOT EXISTS (SELECT 1 FROM losses WHERE age_ns > ?1)") \
+    X (LOSSES_INSERT, "INSERT INTO losses (age_ns, time_ns, n_lost, n_files) SELECT ?1, ?2, ?3, ?4 " \
+       "WHERE NOT EXISTS (SELECT 1 FROM losses WHERE age_ns > ?1) ON CONFLICT DO NOTHING") \
     X (LOSSES_FORGET, "DELETE FROM losses WHERE age_ns < (SELECT max (age_ns) FROM losses WHERE age_ns <= ?)") \
     X (LOSSES_LIST, "SELECT age_ns, time_ns, n_lost, n_files FROM losses ORDER BY age_ns") \
     X (LOSSES_DELETE, "DELETE FROM losses") \
     X (BRAKE_GET, "SELECT until_age_ns, from_age_ns, from_ns, from_lost, from_files, last_age_ns, last_ns, last_lost, " \
        "last_files FROM brake WHERE id = 1") \
-    X (BRAKE_SET, "INSERT OR REPLACE INTO brake (id, until_age_ns, from_age_ns, from_ns, from_lost, from_files, " \
-       "last_age_ns, last_ns, last_lost, last_files) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (BRAKE_SET, "INSERT INTO brake (id, until_age_ns, from_age_ns, from_ns, from_lost, from_files, " \
+       "last_age_ns, last_ns, last_lost, last_files) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET " \
+       "until_age_ns = excluded.until_age_ns, from_age_ns = excluded.from_age_ns, from_ns = excluded.from_ns, " \
+       "from_lost = excluded.from_lost, from_files = excluded.from_files, last_age_ns = excluded.last_age_ns, " \
+       "last_ns = excluded.last_ns, last_lost = excluded.last_lost, last_files = excluded.last_files") \
     X (BRAKE_DELETE, "DELETE FROM brake") \
     X (RELEASED_GET, "SELECT age_ns, time_ns, reason FROM released WHERE id = 1") \
-    X (RELEASED_SET, "INSERT OR REPLACE INTO released (id, age_ns, time_ns, reason) VALUES (1, ?, ?, ?)") \
+    X (RELEASED_SET, "INSERT INTO released (id, age_ns, time_ns, reason) VALUES (1, ?, ?, ?) ON CONFLICT (id) DO UPDATE " \
+       "SET age_ns = excluded.age_ns, time_ns = excluded.time_ns, reason = excluded.reason") \
     X (DELETION_DOOM, "UPDATE deletions SET at_once = 3 WHERE id = ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (DELETION_DELETE_ALL, "DELETE FROM deletions WHERE id > ?") \
-    X (PAST_INSERT, "INSERT OR REPLACE INTO past_objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
-       "header_bytes, digest, sha256, seal, kind, removed_age_ns) SELECT uuid, epoch, sequence, code, size, " \
-       "segment_bytes, block_bytes, header_bytes, digest, sha256, seal, kind, ?2 FROM objects WHERE id = ?1") \
+    /* One that comes again gets a new id. */ \
+    Y (PAST_INSERT, "INSERT OR REPLACE " PAST_ROW, "INSERT " PAST_ROW " ON CONFLICT (uuid) DO UPDATE SET id = excluded.id, " \
+       "epoch = excluded.epoch, sequence = excluded.sequence, code = excluded.code, size = excluded.size, " \
+       "segment_bytes = excluded.segment_bytes, block_bytes = excluded.block_bytes, header_bytes = excluded.header_bytes, " \
+       "digest = excluded.digest, sha256 = excluded.sha256, seal = excluded.seal, kind = excluded.kind, " \
+       "removed_age_ns = excluded.removed_age_ns") \
     X (PAST_GET, "SELECT " PAST_COLUMNS " FROM past_objects WHERE id = ?") \
     X (PAST_BY_UUID, "SELECT " PAST_COLUMNS " FROM past_objects WHERE uuid = ?") \
     X (PAST_LIST, "SELECT " PAST_COLUMNS " FROM past_objects p WHERE id > ?1 AND " PAST_IS_KEPT " ORDER BY id LIMIT ?3") \
@@ -244,8 +264,8 @@
     X (PAST_DELETE, "DELETE FROM past_objects WHERE uuid = ?") \
     X (PAST_DELETE_ALL, "DELETE FROM past_objects WHERE id > ?") \
     /* Ids ascend with age: where none of the next is old no later one is. */ \
-    X (PAST_OLD, "SELECT ifnull (max (id), 0) FROM (SELECT id, removed_age_ns FROM past_objects WHERE id > ?1 " \
-       "ORDER BY id LIMIT ?3) WHERE removed_age_ns <= ?2") \
+    X (PAST_OLD, "SELECT coalesce (max (id), 0) FROM (SELECT id, removed_age_ns FROM past_objects WHERE id > ?1 " \
+       "ORDER BY id LIMIT ?3) AS next WHERE removed_age_ns <= ?2") \
     X (PAST_FORGET, "DELETE FROM past_objects AS p WHERE id > ?1 AND id <= ?3 AND NOT " PAST_IS_KEPT) \
     X (PAST_DOOM, "DELETE FROM past_objects WHERE uuid = (SELECT object FROM deletions WHERE id = ? AND " IS_PAST ")") \
     X (PAST_DELETE_AT, "DELETE FROM past_objects WHERE uuid IN (SELECT object FROM deletions WHERE endpoint = ?1 " \
@@ -255,7 +275,7 @@
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \
     X (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id") \
     X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5, "                           \
-                       "fresh = fresh AND ?2 < 2 WHERE id = ?1") \
+                       "fresh = CASE WHEN fresh <> 0 AND ?2 < 2 THEN 1 ELSE 0 END WHERE id = ?1") \
     X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \
     X (STAGING_QUEUED, "SELECT 1 FROM staging WHERE ino = ? AND state = 1 LIMIT 1") \
     X (STAGING_FRESH, "SELECT 1 FROM staging WHERE ino = ? AND fresh = 1 LIMIT 1") \
@@ -271,9 +291,9 @@
     X (ENDPOINT_LIST, "SELECT id, uuid, name, state FROM endpoints WHERE state <> 4 ORDER BY id") \
     X (ENDPOINT_LIST_ALL, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
     X (ENDPOINT_REMOVED, "SELECT name FROM endpoints WHERE uuid = ? AND state = 4") \
-    X (ENDPOINT_NAME_REMOVED, "SELECT count (*) FROM endpoints WHERE state = 4 AND instr (name, ?1) = 1") \
-    X (STRIPE_BYTES, "SELECT endpoint, sum (size) FROM stripes WHERE object > ? AND object <= ? GROUP BY endpoint") \
-    X (OBJECT_SKIP, "SELECT ifnull (max (id), 0) FROM (SELECT id FROM objects WHERE id > ? ORDER BY id LIMIT ?)") \
+    X (ENDPOINT_NAME_REMOVED, "SELECT count (*) FROM endpoints WHERE state = 4 AND substr (name, 1, length (?1)) = ?1") \
+    X (STRIPE_BYTES, "SELECT endpoint, CAST (sum (size) AS BIGINT) FROM stripes WHERE object > ? AND object <= ? GROUP BY endpoint") \
+    X (OBJECT_SKIP, "SELECT coalesce (max (id), 0) FROM (SELECT id FROM objects WHERE id > ? ORDER BY id LIMIT ?) AS next") \
     X (STRIPES_AT, "SELECT object, idx, instance, size FROM stripes WHERE object > ? AND object <= ? AND endpoint = ? " \
        "ORDER BY object, idx") \
     X (ANNOUNCED_AT, "SELECT count (*) FROM intent_stripes WHERE endpoint = ?") \
@@ -283,11 +303,11 @@
     X (PLACE_DELETE, "DELETE FROM journal_places WHERE endpoint = ?") \
     X (ESTIMATE_DELETE, "DELETE FROM estimates WHERE endpoint = ?") \
     X (ESTIMATE_GET, "SELECT " ESTIMATE_COLUMNS " FROM estimates WHERE endpoint = ?") \
-    X (ESTIMATE_SET, "INSERT OR REPLACE INTO estimates (" ESTIMATE_COLUMNS ", endpoint) " \
-       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
-    X (REPAIR_INSERT, "INSERT OR IGNORE INTO repairs (object, idx, gone, found_ns, reason) " \
+    X (ESTIMATE_SET, "INSERT INTO estimates (" ESTIMATE_COLUMNS ", endpoint) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) " \
+       "ON CONFLICT (endpoint) DO UPDATE SET (" ESTIMATE_COLUMNS ") = (" EXCLUDED_ESTIMATE_COLUMNS ")") \
+    X (REPAIR_INSERT, "INSERT INTO repairs (object, idx, gone, found_ns, reason) " \
        "SELECT s.object, s.idx, ?4, ?5, ?6 FROM stripes s JOIN objects o ON o.id = s.object " \
-       "WHERE o.uuid = ?1 AND s.idx = ?2 AND s.instance = ?3") \
+       "WHERE o.uuid = ?1 AND s.idx = ?2 AND s.instance = ?3 ON CONFLICT DO NOTHING") \
     X (REPAIR_DROP, "DELETE FROM repairs WHERE (object, idx) IN (SELECT s.object, s.idx FROM stripes s " \
        "JOIN objects o ON o.id = s.object WHERE o.uuid = ?1 AND s.idx = ?2 AND s.instance = ?3)") \
     X (REPAIR_COUNT, "SELECT count (*) FROM repairs") \
@@ -296,10 +316,10 @@
     X (CODE_GET, "SELECT parameters FROM codes WHERE code = ?") \
     X (CODE_INSERT, "INSERT INTO codes (code, parameters) VALUES (?, ?)") \
     X (JOURNAL_INSERT, "INSERT INTO journal (seq, time_ns, record) VALUES (?, ?, ?)") \
-    X (OBJECT_BYTES_BETWEEN, "SELECT ifnull(sum(size + ?3), 0) FROM objects WHERE uuid > ?1 AND uuid <= ?2") \
+    X (OBJECT_BYTES_BETWEEN, "SELECT CAST (coalesce (sum (size + ?3), 0) AS BIGINT) FROM objects WHERE uuid > ?1 AND uuid <= ?2") \
     X (JOURNAL_LIST, "SELECT seq, time_ns, record FROM journal WHERE seq > ? ORDER BY seq LIMIT ?") \
-    X (JOURNAL_FIRST, "SELECT ifnull (min (seq), 0) FROM journal") \
-    X (JOURNAL_BYTES, "SELECT ifnull (sum (length (record)), 0) FROM journal WHERE seq > ?") \
+    X (JOURNAL_FIRST, "SELECT coalesce (min (seq), 0) FROM journal") \
+    X (JOURNAL_BYTES, "SELECT CAST (coalesce (sum (length (record)), 0) AS BIGINT) FROM journal WHERE seq > ?") \
     X (JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ? AND seq < ?") \
     X (JOURNAL_DROP_ALL, "DELETE FROM journal WHERE seq > ?") \
     X (PLACE_LIST, "SELECT endpoint, sequence, time_ns FROM journal_places ORDER BY endpoint") \
@@ -311,16 +331,16 @@
     X (SETTING_SET, "INSERT INTO settings (key, value) VALUES (?, ?) " \
        "ON CONFLICT (key) DO UPDATE SET value = excluded.value") \
     X (SNAPSHOT_LIST, "SELECT epoch, sequence, time_ns, bytes, n_copies FROM snapshots ORDER BY epoch DESC, sequence DESC") \
-    X (SNAPSHOT_INSERT, "INSERT OR REPLACE INTO snapshots (epoch, sequence, time_ns, bytes, n_copies) " \
-       "VALUES (?, ?, ?, ?, ?)") \
+    X (SNAPSHOT_INSERT, "INSERT INTO snapshots (epoch, sequence, time_ns, bytes, n_copies) VALUES (?, ?, ?, ?, ?) " \
+       "ON CONFLICT (epoch, sequence) DO UPDATE SET time_ns = excluded.time_ns, bytes = excluded.bytes, n_copies = excluded.n_copies") \
     X (SNAPSHOT_DELETE, "DELETE FROM snapshots WHERE epoch = ?1 AND sequence = ?2 AND " \
        "NOT EXISTS (SELECT 1 FROM marks m WHERE m.sequence >= ?2 AND m.sequence < ?3)") \
     X (SESSION_INSERT, "INSERT INTO sessions (number, uuid) VALUES (?, ?)") \
     X (SESSION_FORGET, "DELETE FROM sessions WHERE number <= ?") \
     X (SESSION_FIND, "SELECT 1 FROM sessions WHERE number = ? AND uuid = ?") \
     X (SESSION_LIST, "SELECT number, uuid FROM sessions ORDER BY number DESC LIMIT ?") \
-    X (SESSION_FIRST, "SELECT ifnull (min (number), 0) FROM sessions") \
-    X (SESSION_LAST, "SELECT ifnull (max (number), 0) FROM sessions") \
+    X (SESSION_FIRST, "SELECT coalesce (min (number), 0) FROM sessions") \
+    X (SESSION_LAST, "SELECT coalesce (max (number), 0) FROM sessions") \
     X (EPOCH_SET, "UPDATE meta SET epoch = ? WHERE id = 1") \
     X (INODE_LIST, "SELECT " INODE_COLUMNS ", i.target, EXISTS (SELECT 1 FROM staging s WHERE s.ino = i.ino " \
        "AND s.fresh = 1) FROM inodes i ORDER BY i.ino") \
@@ -352,11 +372,11 @@
     X (ENDPOINT_BY_UUID, "SELECT id FROM endpoints WHERE uuid = ?") \
     X (ENDPOINT_NAMED, "SELECT id FROM endpoints WHERE name = ?") \
     X (ENDPOINT_RENAME, "UPDATE endpoints SET name = ?2 WHERE id = ?1") \
-    X (JOURNAL_MAX, "SELECT ifnull (max (seq), 0) FROM journal")
+    X (JOURNAL_MAX, "SELECT coalesce (max (seq), 0) FROM journal")
 /* clang-format on */
 
-#define ECFS_STATEMENT_ID(id, sql) STMT_##id,
-typedef enum StatementId { ECFS_STATEMENTS (ECFS_STATEMENT_ID) N_STATEMENTS } StatementId;
+#define ECFS_STATEMENT_ID(id, ...) STMT_##id,
+typedef enum StatementId { ECFS_STATEMENTS (ECFS_STATEMENT_ID, ECFS_STATEMENT_ID) N_STATEMENTS } StatementId;
 #undef ECFS_STATEMENT_ID
 
 #endif
