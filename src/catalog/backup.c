@@ -1,6 +1,7 @@
 /* Catalogs copied as a whole, by SQLite's backup interface. */
 #include "catalog/catalog.h"
 #include "catalog/db.h"
+#include "catalog/pg.h"
 #include "catalog/sqlite.h"
 
 #include <fcntl.h>
@@ -107,6 +108,8 @@ static bool copy_into (EcfsCatalog *self, sqlite3 *to, const char *path, const a
 bool ecfs_catalog_copy (EcfsCatalog *self, const char *path, const atomic_bool *stop, GError **error)
 {
     (void) unlink (path); /* what a crash has left; what is there still fails the next */
+    if (!self->db->ops->is_sqlite)
+        return ecfs_catalog_barrier (self, error) && ecfs_pg_copy_to_file (self->db, path, stop, error);
     int fd = open (path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (fd < 0)
         return ecfs_fail_errno (error, errno, "%s", path);

@@ -1,6 +1,7 @@
 /* Life cycle and group commit; the states of the transaction are in db.h. */
 #include "catalog/age.h"
 #include "catalog/namespace_priv.h"
+#include "catalog/pg.h"
 #include "catalog/sqlite.h"
 
 #include <sys/stat.h>
@@ -8,6 +9,8 @@
 
 #define RETRY_US     G_USEC_PER_SEC
 #define GROUP_US     (ECFS_CATALOG_GROUP_MS * 1000)
+#define BEAT_US      (5 * G_USEC_PER_SEC)
+#define IDLE_US      (60 * G_USEC_PER_SEC)
 #define GATHER_US    300 /* how long a durable caller lets others join its COMMIT */
 #define SANE_COUNTER ((uint64_t) INT64_MAX)
 #define N_COUNTERS   13
@@ -54,6 +57,7 @@ static void set_broken (EcfsCatalog *self, const char *reason)
     (void) ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", NULL); /* there may be nothing left to roll back */
     g_byte_array_set_size (self->redo, 0);
     self->in_txn = false;
+    self->detached = false;
     self->broken = true;
     ecfs_cond_broadcast (&self->committed);
 }
@@ -63,13 +67,24 @@ static bool in_transaction (EcfsCatalog *self)
     return self->db->ops->in_transaction (self->db);
 }
 
-/* The database has rolled back on its own: makes the transaction again. */
+static bool is_away (EcfsCatalog *self)
+{
+    return self->db->ops->is_away != NULL && self->db->ops->is_away (self->db);
+}
+
+/* The database has rolled back on its own: makes the transaction again. False: it is broken, or away. */
 static bool restore_txn (EcfsCatalog *self)
 {
+    const DbOps *ops = self->db->ops;
     g_autoptr (GError) error = NULL;
-    if (ecfs_control (self, STMT_BEGIN, "beginning again", &error) && ecfs_replay (self, &error))
+    self->detached = true;
+    if (ops->control (self->db, STMT_BEGIN, "beginning again", &error) &&
+        ecfs_replay (self, 0, self->redo->len, &error)) {
+        self->detached = false;
         return true;
-    set_broken (self, error->message);
+    }
+    if (!is_away (self))
+        set_broken (self, error->message);
     return false;
 }
 
@@ -83,9 +98,26 @@ static void set_failure (EcfsCatalog *self, const GError *why)
     if (is_first)
         g_warning ("%s; the changes are kept in memory and tried again each second, further ones are refused",
                    self->failure);
-    if (!in_transaction (self))
+    if (is_away (self))
+        self->detached = true; /* whether COMMIT took effect is asked first */
+    else if (!in_transaction (self) && !self->detached)
         (void) restore_txn (self); /* failure or broken says it */
     ecfs_cond_broadcast (&self->committed);
+}
+
+/* Where the database was away: whether the last COMMIT took effect after all, else the transaction made again. 1: it
+ * did; 0: it is there again; -1: @error, or broken. */
+static int reattach (EcfsCatalog *self, GError **error)
+{
+    if (!self->detached)
+        return 0;
+    int settled = self->db->ops->settle (self->db, error);
+    if (settled == 0 && !restore_txn (self)) {
+        told (ecfs_fail (error, EIO, "catalog %s: the connection is lost again", self->path));
+        return -1;
+    }
+    self->detached = self->detached && settled < 0;
+    return settled;
 }
 
 static bool fail_state (const EcfsCatalog *self, GError **error)
@@ -97,12 +129,22 @@ static bool fail_state (const EcfsCatalog *self, GError **error)
                       self->failure);
 }
 
+/* Not by ecfs_control (): that would begin again what may be committed. */
+static bool write_down (EcfsCatalog *self, GError **error)
+{
+    return (save_counters (self, error) || (ecfs_revive (self, error) && save_counters (self, error))) &&
+           self->db->ops->control (self->db, STMT_COMMIT, "COMMIT", error);
+}
+
 static bool commit (EcfsCatalog *self, GError **error)
 {
     if (!self->in_txn)
         return true;
     g_autoptr (GError) why = NULL;
-    if (!save_counters (self, &why) || !ecfs_control (self, STMT_COMMIT, "COMMIT", &why)) {
+    int settled = reattach (self, &why);
+    if (self->broken)
+        return fail_state (self, error);
+    if (settled < 0 || (settled == 0 && !write_down (self, &why))) {
         set_failure (self, why);
         return fail_state (self, error);
     }
@@ -190,7 +232,7 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
     if (!ecfs_control (self, STMT_SAVEPOINT, "SAVEPOINT", error))
         return false;
     op->counters = self->counters;
-    op->redo_size = self->redo->len;
+    op->redo_size = self->op_at = self->redo->len;
     g_byte_array_set_size (self->record, 0);
     return true;
 }
@@ -235,22 +277,30 @@ static void undo (EcfsCatalog *self, const Op *op)
 {
     self->counters = op->counters;
     g_byte_array_set_size (self->redo, op->redo_size);
-    if (!in_transaction (self)) {
-        (void) restore_txn (self); /* broken says it */
-        return;
-    }
     g_autoptr (GError) why = NULL;
-    if (!ecfs_control (self, STMT_ROLLBACK_TO, "ROLLBACK TO", &why) ||
-        !ecfs_control (self, STMT_RELEASE, "RELEASE", &why))
+    const DbOps *ops = self->db->ops;
+    if (!is_away (self) && in_transaction (self) && ops->control (self->db, STMT_ROLLBACK_TO, "ROLLBACK TO", &why) &&
+        ops->control (self->db, STMT_RELEASE, "RELEASE", &why))
+        return;
+    if (is_away (self)) {
+        g_clear_error (&why);
+        told (ecfs_fail (&why, EIO, "catalog %s: the connection is lost", self->path));
+        set_failure (self, why);
+    } else if (!in_transaction (self)) {
+        (void) restore_txn (self); /* broken says it */
+    } else {
         set_broken (self, why->message);
+    }
 }
 
 bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error)
 {
     ok = ok && append_journal (self, error) && ecfs_control (self, STMT_RELEASE, "RELEASE", error);
+    self->op_at = NO_OP;
     if (!ok)
         undo (self, op);
-    if (self->in_txn && self->redo->len == 0) { /* nothing changed: no reason to keep others from the database */
+    if (self->in_txn && self->redo->len == 0 &&
+        self->failure == NULL) { /* nothing changed: no reason to keep others from the database */
         roll_back (self);
         self->in_txn = false;
         self->durable_txn = self->txn;
@@ -297,12 +347,24 @@ bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error)
     return ok;
 }
 
+/* When nothing else is done, the database is told that this process is alive. */
+static void beat (EcfsCatalog *self, int64_t now_us)
+{
+    g_autoptr (GError) why = NULL;
+    if (self->db->ops->beat == NULL || self->in_txn || self->reading || now_us < self->beat_at_us)
+        return;
+    if (!self->db->ops->beat (self->db, &why))
+        g_info ("%s", why->message); /* the next change says it to whoever makes it */
+    self->beat_at_us = now_us + BEAT_US;
+}
+
 static void *flush (void *data)
 {
     EcfsCatalog *self = data;
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
         int64_t now_us = ecfs_now_us ();
+        beat (self, now_us);
         bool open = self->in_txn || self->reading;
         if (self->reading && now_us >= self->flush_at_us)
             end_reading (self);
@@ -310,7 +372,8 @@ static void *flush (void *data)
             (void) commit (self, NULL); /* kept as failure, which everybody sees */
         else
             (void) ecfs_cond_wait_until (&self->wake, &self->lock,
-                                         open ? self->flush_at_us : now_us + 60 * G_USEC_PER_SEC);
+                                         open ? self->flush_at_us
+                                              : now_us + (self->db->ops->beat == NULL ? IDLE_US : BEAT_US));
     }
     ecfs_mutex_unlock (&self->lock);
     return NULL;
@@ -372,6 +435,7 @@ static EcfsCatalog *wrap_db (const char *path, EcfsDb *db, bool readonly)
     self->redo = g_byte_array_new ();
     self->record = g_byte_array_new ();
     self->deleted_us = ecfs_now_us ();
+    self->op_at = NO_OP;
     return self;
 }
 
@@ -393,10 +457,12 @@ static void free_catalog (EcfsCatalog *self)
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error)
 {
     bool readonly = (flags & ECFS_CATALOG_READONLY) != 0;
-    EcfsDb *db = ecfs_sqlite_open (path, readonly, error);
+    bool is_location = ecfs_pg_is_location (path);
+    g_autofree char *name = is_location ? ecfs_pg_display (path) : g_strdup (path);
+    EcfsDb *db = is_location ? ecfs_pg_open (path, readonly, error) : ecfs_sqlite_open (path, readonly, error);
     if (db == NULL)
         return NULL;
-    EcfsCatalog *self = wrap_db (path, db, readonly);
+    EcfsCatalog *self = wrap_db (name, db, readonly);
     if (!db->ops->prepare (db, error) || !check_snapshot (self, error)) {
         free_catalog (self);
         return NULL;
@@ -482,7 +548,8 @@ static bool fill (EcfsDb *db, const char *path, const EcfsUuid *archive, GError 
 
 bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **error)
 {
-    return ecfs_sqlite_create (path, fill, archive, error);
+    return ecfs_pg_is_location (path) ? ecfs_pg_create (path, fill, archive, error)
+                                      : ecfs_sqlite_create (path, fill, archive, error);
 }
 
 /* Facts */

@@ -64,10 +64,12 @@ typedef enum EcfsCatalogFlags {
     ECFS_CATALOG_READONLY = 1 << 0,
 } EcfsCatalogFlags;
 
-/** Makes a new catalog file (EEXIST when there is one) with a root directory owned by the caller, mode 0755. */
+/** Makes a new catalog (EEXIST when there is one) with a root directory owned by the caller, mode 0755. @path is a
+ * file, or a location in PostgreSQL (pg.h) with the UUID @archive in it. */
 bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **error);
 
-/** Opens it, migrating older versions unless read-only. Refuses files on NFS (SQLite's WAL does not work there). */
+/** Opens it, migrating older versions unless read-only. Refuses files on NFS (SQLite's WAL does not work there). In
+ * PostgreSQL one process at a time may have it open for writing: EBUSY. */
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error);
 
 /** From now on every change that would go into the journal fails with EROFS and @reason; the first call counts. */
@@ -83,9 +85,10 @@ bool ecfs_catalog_replace (const char *path, const char *by, GError **error);
 /* How much of it is copied at once; for tests to change. */
 extern _Atomic int ecfs_copy_step_pages;
 
-/** A copy of the catalog as it is at the end of the call, as the file @path, while others go on to use it: they wait
- * for some milliseconds at a time, and no transaction of it stays open. The copy is not durable. Takes as much room as
- * the catalog. ECANCELED soon after *@stop became true; NULL: it is never given up. Blocks; thread-safe. */
+/** A copy of the catalog as it is at a moment of the call, as the file @path of SQLite, while others go on to use it:
+ * they wait for some milliseconds at a time, and no transaction of a file stays open. The copy is not durable. Takes as
+ * much room as the catalog. ECANCELED soon after *@stop became true; NULL: it is never given up. Blocks; thread-safe.
+ */
 bool ecfs_catalog_copy (EcfsCatalog *self, const char *path, const atomic_bool *stop, GError **error);
 
 /** Commits and closes; false when the last COMMIT failed. NULL is accepted. */

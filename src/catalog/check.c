@@ -1,54 +1,66 @@
 /* What cannot be in a whole catalog. */
 #include "catalog/content_priv.h"
+#include "catalog/content_sum.h"
 
-#define MOST "100" /* of one kind are told */
+#define MOST      "100" /* of one kind are told */
+#define SUM_WORDS "its size or extents are not those that were stored"
+#define SUMS_MOST 1000
+#define BOTH(sql) sql, sql
+
+/* Where both queued and in use. */
+#define IN_USE(queued, hex)                                                                                            \
+    "SELECT 0, 'stripe ' || CAST (s.idx AS TEXT) || ' of object ' || " hex " FROM " queued                             \
+    " CROSS JOIN stripes s ON s.object = o.id AND s.idx = d.idx "                                                      \
+    "WHERE s.instance = d.instance AND s.endpoint = d.endpoint LIMIT " MOST
+#define QUEUED    "deletions d CROSS JOIN objects o ON o.uuid = d.object"
+#define ANNOUNCED "intent_stripes d CROSS JOIN intents i ON i.id = d.intent CROSS JOIN objects o ON o.uuid = i.object"
+#define HEX       "lower (hex (o.uuid))"
+#define PG_HEX    "encode (o.uuid, 'hex')"
 
 /* Each row that a query gives is a problem: an inode (0: none), then text that follows the first words. */
 static const struct {
-    const char *sql;
+    const char *sql;   /* of SQLite; NULL: it cannot be found there, or is found otherwise */
+    const char *other; /* of PostgreSQL */
     const char *words;
 } checks[] = {
     {"SELECT 0, message FROM (SELECT integrity_check AS message FROM pragma_integrity_check (" MOST ")) "
      "WHERE message <> 'ok'",
-     "SQLite finds: "},
+     NULL, "SQLite finds: "},
     {"SELECT 0, printf ('table %s, row %s, about table %s', \"table\", ifnull (rowid, '?'), parent) "
      "FROM pragma_foreign_key_check LIMIT " MOST,
-     "a row names another that is not there: "},
-    {"SELECT e.ino, printf ('%d', e.start) FROM extents e JOIN objects o ON o.id = e.object "
-     "WHERE e.start < 0 OR e.length <= 0 OR e.object_start < 0 OR e.object_start > o.size - e.length LIMIT " MOST,
+     NULL, "a row names another that is not there: "},
+    {BOTH (
+         "SELECT e.ino, CAST (e.start AS TEXT) FROM extents e JOIN objects o ON o.id = e.object "
+         "WHERE e.start < 0 OR e.length <= 0 OR e.object_start < 0 OR e.object_start > o.size - e.length LIMIT " MOST),
      "an extent is not within its object: the one at byte "},
-    {"SELECT e.ino, printf ('%d', e.start) FROM extents e JOIN inodes i ON i.ino = e.ino "
-     "WHERE e.start > i.committed_size - e.length LIMIT " MOST,
+    {BOTH ("SELECT e.ino, CAST (e.start AS TEXT) FROM extents e JOIN inodes i ON i.ino = e.ino "
+           "WHERE e.start > i.committed_size - e.length LIMIT " MOST),
      "an extent ends beyond the file: the one at byte "},
     {"SELECT i.ino, '' FROM inodes i LEFT JOIN extents e ON e.ino = i.ino GROUP BY i.ino HAVING i.content_sum <> "
      "ecfs_content_sum (i.ino, i.committed_size, i.data_bytes, e.start, e.length, e.object, e.object_start) "
      "LIMIT " MOST,
-     "its size or extents are not those that were stored"},
-    {"SELECT ino, printf ('%d', start) FROM (SELECT ino, start, length, "
-     "lead (start) OVER (PARTITION BY ino ORDER BY start) AS next FROM extents) WHERE next < start + length "
-     "LIMIT " MOST,
+     NULL, SUM_WORDS},
+    {BOTH ("SELECT ino, CAST (start AS TEXT) FROM (SELECT ino, start, length, "
+           "lead (start) OVER (PARTITION BY ino ORDER BY start) AS next FROM extents) AS pairs "
+           "WHERE next < start + length LIMIT " MOST),
      "two extents overlap: the one at byte "},
-    {"SELECT 0, printf ('row %d', id) FROM objects o "
-     "WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.object = o.id) LIMIT " MOST,
+    {BOTH ("SELECT 0, 'row ' || CAST (id AS TEXT) FROM objects o "
+           "WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.object = o.id) LIMIT " MOST),
      "no file uses an object: "},
-    {"SELECT i.ino, printf ('%d, and there are %d', i.nlink, count (e.ino)) FROM inodes i "
-     "LEFT JOIN entries e ON e.ino = i.ino WHERE i.mode & 61440 <> 16384 GROUP BY i.ino "
-     "HAVING i.nlink <> count (e.ino) LIMIT " MOST,
+    {BOTH ("SELECT i.ino, CAST (i.nlink AS TEXT) || ', and there are ' || CAST (count (e.ino) AS TEXT) FROM inodes i "
+           "LEFT JOIN entries e ON e.ino = i.ino WHERE i.mode & 61440 <> 16384 GROUP BY i.ino "
+           "HAVING i.nlink <> count (e.ino) LIMIT " MOST),
      "the number of its names is wrong: "},
-    {"SELECT 0, printf ('stripe %d of object %s', s.idx, lower (hex (o.uuid))) FROM deletions d "
-     "CROSS JOIN objects o ON o.uuid = d.object CROSS JOIN stripes s ON s.object = o.id AND s.idx = d.idx "
-     "WHERE s.instance = d.instance AND s.endpoint = d.endpoint LIMIT " MOST,
+    {IN_USE (QUEUED, HEX), IN_USE (QUEUED, PG_HEX),
      "a stripe in use is queued for deletion, which will leave it alone: "},
-    {"SELECT 0, printf ('stripe %d of object %s', s.idx, lower (hex (o.uuid))) FROM intent_stripes d "
-     "CROSS JOIN intents i ON i.id = d.intent CROSS JOIN objects o ON o.uuid = i.object "
-     "CROSS JOIN stripes s ON s.object = o.id AND s.idx = d.idx "
-     "WHERE s.instance = d.instance AND s.endpoint = d.endpoint LIMIT " MOST,
+    {IN_USE (ANNOUNCED, HEX), IN_USE (ANNOUNCED, PG_HEX),
      "a stripe in use is announced as if it were not stored yet: "},
-    {"SELECT 0, printf ('%s, %d, and there are %d', name, kept, found) FROM ("
-     "SELECT 'inodes' AS name, n_inodes AS kept, (SELECT count (*) FROM inodes) AS found FROM counters "
-     "UNION ALL SELECT 'objects', n_objects, (SELECT count (*) FROM objects) FROM counters "
-     "UNION ALL SELECT 'staging', n_staged, (SELECT count (*) FROM staging) FROM counters "
-     "UNION ALL SELECT 'deletions', n_deletions, (SELECT count (*) FROM deletions) FROM counters) WHERE kept <> found",
+    {BOTH ("SELECT 0, name || ', ' || CAST (kept AS TEXT) || ', and there are ' || CAST (found AS TEXT) FROM ("
+           "SELECT 'inodes' AS name, n_inodes AS kept, (SELECT count (*) FROM inodes) AS found FROM counters "
+           "UNION ALL SELECT 'objects', n_objects, (SELECT count (*) FROM objects) FROM counters "
+           "UNION ALL SELECT 'staging', n_staged, (SELECT count (*) FROM staging) FROM counters "
+           "UNION ALL SELECT 'deletions', n_deletions, (SELECT count (*) FROM deletions) FROM counters) AS counted "
+           "WHERE kept <> found"),
      "a counter is wrong: "},
 };
 
@@ -74,13 +86,50 @@ static bool check_one (EcfsCatalog *self, const char *sql, const char *words, GA
     return found == 0;
 }
 
+/* Where the database does not know our sums: *sum is that of the inode *ino, which ends with the row before this. */
+static void end_sum (uint64_t ino, uint64_t sum, uint64_t kept, GArray *problems)
+{
+    Problem problem = {.ino = ino, .text = g_strdup (SUM_WORDS)};
+    if (ino != 0 && sum != kept && problems->len < SUMS_MOST)
+        g_array_append_val (problems, problem);
+    else
+        g_free (problem.text);
+}
+
+static bool check_sums (EcfsCatalog *self, GArray *problems, GError **error)
+{
+    uint64_t ino = 0, sum = 0, kept = 0;
+    int found;
+    autoquery *query = ecfs_query (self, STMT_CONTENT_LIST, NULL, 0, error);
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        uint64_t of = (uint64_t) ecfs_column_number (query, 0);
+        if (of != ino) {
+            end_sum (ino, sum, kept, problems);
+            ino = of;
+            kept = (uint64_t) ecfs_column_number (query, 3);
+            sum = ecfs_content_sum_sizes (ino, (uint64_t) ecfs_column_number (query, 1),
+                                          (uint64_t) ecfs_column_number (query, 2));
+        }
+        EcfsExtent extent = {.offset = (uint64_t) ecfs_column_number (query, 4),
+                             .length = (uint64_t) ecfs_column_number (query, 5),
+                             .object = ecfs_column_number (query, 6),
+                             .object_offset = (uint64_t) ecfs_column_number (query, 7)};
+        if (!ecfs_column_is_null (query, 4))
+            sum ^= ecfs_content_sum_extent (ino, &extent);
+    }
+    end_sum (ino, sum, kept, problems);
+    return found == 0;
+}
+
 /* The first is SQLite's own check, before all that relies on it. */
 static bool check_all (EcfsCatalog *self, GArray *problems, bool *ret_sound, GError **error)
 {
     *ret_sound = true;
     for (size_t i = 0; i < G_N_ELEMENTS (checks); i++) {
         GError *why = NULL;
-        bool read = check_one (self, checks[i].sql, checks[i].words, problems, &why);
+        const char *sql = self->db->ops->is_sqlite ? checks[i].sql : checks[i].other;
+        bool read = sql != NULL ? check_one (self, sql, checks[i].words, problems, &why)
+                                : strcmp (checks[i].words, SUM_WORDS) != 0 || check_sums (self, problems, &why);
         *ret_sound = *ret_sound && read && (i > 0 || problems->len == 0);
         if (read)
             continue;

@@ -29,6 +29,13 @@ typedef struct DbOps {
     bool (*set_memory) (EcfsDb *db, bool on_disk, GError **error);
     /* A query in SQL of its own, which is not kept. */
     EcfsQuery *(*ask) (EcfsDb *db, const char *sql, GError **error);
+    /* Of a database that may be away; NULL: it cannot. Whether it is; connecting anew; whether the last COMMIT, which
+     * nobody answered, took effect (1, 0, -1: @error); a sign of life, where nothing else is done. */
+    bool (*is_away) (EcfsDb *db);
+    bool (*reconnect) (EcfsDb *db, GError **error);
+    int (*settle) (EcfsDb *db, GError **error);
+    bool (*beat) (EcfsDb *db, GError **error);
+    bool is_sqlite;
     void (*close) (EcfsDb *db);
 } DbOps;
 

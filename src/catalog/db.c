@@ -58,15 +58,18 @@ G_STATIC_ASSERT (N_STATEMENTS < 256);
 
 bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)
 {
-    if (!self->db->ops->run (self->db, id, values, n_values, error))
+    if (self->detached)
+        return ecfs_fail_detached (self, error);
+    if (!self->db->ops->run (self->db, id, values, n_values, error) &&
+        (!ecfs_revive (self, error) || !self->db->ops->run (self->db, id, values, n_values, error)))
         return false;
     note (self, id, values, n_values);
     return true;
 }
 
-bool ecfs_replay (EcfsCatalog *self, GError **error)
+bool ecfs_replay (EcfsCatalog *self, guint begin, guint end, GError **error)
 {
-    EcfsCursor cursor = {.at = self->redo->data, .left = self->redo->len};
+    EcfsCursor cursor = {.at = self->redo->data + begin, .left = end - begin};
     while (cursor.left > 0) {
         StatementId id = (StatementId) ecfs_cursor_le (&cursor, 1);
         size_t n_values = ecfs_cursor_le (&cursor, 1);
@@ -96,12 +99,20 @@ int64_t ecfs_inserted (EcfsCatalog *self)
 
 bool ecfs_control (EcfsCatalog *self, StatementId id, const char *what, GError **error)
 {
-    return self->db->ops->control (self->db, id, what, error);
+    return self->db->ops->control (self->db, id, what, error) ||
+           (ecfs_revive (self, error) && self->db->ops->control (self->db, id, what, error));
 }
 
 EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)
 {
-    return self->db->ops->query (self->db, id, values, n_values, error);
+    if (self->detached) {
+        told (ecfs_fail_detached (self, error));
+        return NULL;
+    }
+    EcfsQuery *query = self->db->ops->query (self->db, id, values, n_values, error);
+    if (query == NULL && ecfs_revive (self, error))
+        query = self->db->ops->query (self->db, id, values, n_values, error);
+    return query;
 }
 
 int ecfs_query_step (EcfsCatalog *self, EcfsQuery *query, GError **error)

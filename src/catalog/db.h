@@ -17,6 +17,10 @@
  * SQLite rolls a transaction back when its COMMIT fails; redo, the list of changing statements with their values, is
  * what makes "kept in memory and tried again" true. Ids come out the same in the replay: they depend on the database
  * alone.
+ *
+ * A database that is reached by a connection may be away. Where the connection is lost in the middle of a transaction,
+ * the statement that notices it makes it again from redo, for some seconds (revive.c); then the transaction is failing
+ * and detached. Where it is lost during COMMIT, the database is asked whether that took effect before anything else.
  */
 #ifndef ECFS_CATALOG_DB_H
 #define ECFS_CATALOG_DB_H
@@ -74,12 +78,15 @@ struct EcfsCatalog {
     uint64_t summed;      /* the record that `sum` is of, for who writes the next; 0: none */
     uint8_t sum[ECFS_JOURNAL_SUM_BYTES];
     bool in_txn;          /* open or failing */
+    bool detached;        /* failing, and the database has no transaction: what is in redo is nowhere else */
+    guint op_at;          /* where the redo of the operation that runs begins; NO_OP: none runs */
     uint64_t txn;         /* number of the last transaction begun */
     uint64_t durable_txn; /* number of the last one committed */
     bool reading;         /* a read transaction is open; never with in_txn */
     unsigned n_waiting;   /* durable callers whose change is made */
     unsigned last_group;  /* n_waiting at the last COMMIT */
     int64_t begun_us;
+    int64_t beat_at_us;                                /* when the next sign of life is due */
     int64_t flush_at_us;                               /* when the flusher ends in_txn or reading */
     char *failure;                                     /* why COMMIT fails, or NULL */
     int failure_code;                                  /* its errno; valid with failure */
@@ -91,6 +98,8 @@ struct EcfsCatalog {
     EcfsCond wake;      /* the flusher: flush_at_us or stopping changed */
     EcfsCond committed; /* durable_txn, failure or broken changed */
 };
+
+#define NO_OP G_MAXUINT
 
 /* Where an operation began, for undoing it alone. */
 typedef struct Op {
@@ -150,8 +159,15 @@ bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n
 uint64_t ecfs_changes (EcfsCatalog *self);
 int64_t ecfs_inserted (EcfsCatalog *self);
 
-/** Runs everything in @redo from its start again. */
-bool ecfs_replay (EcfsCatalog *self, GError **error);
+/** Runs what is in @redo from @begin to @end again. */
+bool ecfs_replay (EcfsCatalog *self, guint begin, guint end, GError **error);
+
+/** Nothing can be read or changed, as the database is away and what was changed is not in it. Always false. */
+bool ecfs_fail_detached (const EcfsCatalog *self, GError **error) __attribute__ ((warn_unused_result));
+
+/** After a statement that failed with *@error: whether that was for a lost connection, which is made anew with all that
+ * was changed since BEGIN, so that the statement can be run again. Then *@error is cleared. */
+bool ecfs_revive (EcfsCatalog *self, GError **error);
 
 /** A query with its values bound; NULL with @error. To be stepped and given to ecfs_query_end (). */
 EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);

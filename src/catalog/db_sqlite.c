@@ -287,6 +287,7 @@ static const DbOps db_ops = {.prepare = prepare,
                              .in_transaction = in_transaction,
                              .set_memory = set_memory,
                              .ask = ask,
+                             .is_sqlite = true,
                              .close = close_db};
 
 EcfsDb *ecfs_sqlite_wrap (sqlite3 *db, const char *path)

@@ -99,15 +99,17 @@ static bool check_directory (EcfsRestore *self, uint64_t ino, GError **error)
     return true;
 }
 
-/* Most names are new, of inodes that are there: for these SQLite has less to do. */
+/* Most names are new, of inodes that are there: for these SQLite has less to do. PostgreSQL goes on after no failure.
+ */
 static bool put_name (EcfsRestore *self, uint64_t parent, const char *name, uint64_t ino, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
     g_autoptr (GError) why = NULL;
     const uint64_t position = catalog->counters.next_position++;
-    if (EXEC (catalog, ENTRY_INSERT, &why, INT (parent), NAME (name), INT (position), INT (ino)))
+    if (catalog->db->ops->is_sqlite &&
+        EXEC (catalog, ENTRY_INSERT, &why, INT (parent), NAME (name), INT (position), INT (ino)))
         return true;
-    if (why->code != EBADMSG) {
+    if (why != NULL && why->code != EBADMSG) {
         g_propagate_error (error, g_steal_pointer (&why));
         return false;
     }

@@ -33,6 +33,8 @@ sqlite3 *ecfs_sqlite_of (EcfsDb *db);
 
 /** Opens the catalog that is the file @path, bringing older tables up to date unless @readonly. */
 EcfsDb *ecfs_sqlite_open (const char *path, bool readonly, GError **error);
+/** Makes a catalog without rows in a new file @path, which no crash need leave whole. */
+sqlite3 *ecfs_sqlite_make (const char *path, GError **error);
 /** Makes a file @path of empty tables that @fill gets, with @archive, to fill and to close; it appears when that is
  * done. EEXIST: there is one. */
 bool ecfs_sqlite_create (const char *path,

@@ -127,6 +127,15 @@ static bool publish_file (const char *from, const char *to, GError **error)
     return result == 0 || ecfs_fail_errno (error, -result, "directory %s", dir);
 }
 
+sqlite3 *ecfs_sqlite_make (const char *path, GError **error)
+{
+    ecfs_autofd fd = open (path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        return open_db (path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, false, error);
+    told (ecfs_fail_errno (error, errno, "%s", path));
+    return NULL;
+}
+
 bool ecfs_sqlite_create (const char *path,
                          bool (*fill) (EcfsDb *db, const char *path, const EcfsUuid *archive, GError **error),
                          const EcfsUuid *archive, GError **error)

@@ -41,7 +41,7 @@
 #define IS_PAST "at_once IN (0, 4)"
 #define PAST_IS_KEPT                                                                                                   \
     "(p.removed_age_ns > ?2 OR EXISTS (SELECT 1 FROM deletions d WHERE d.object = p.uuid AND d.at_once = 4))"
-#define SINCE_OF_TWO   "coalesce (since, sequence), (SELECT coalesce (since, sequence) FROM objects WHERE id = ?2)"
+#define SINCE_OF_TWO    "coalesce (since, sequence), (SELECT coalesce (since, sequence) FROM objects WHERE id = ?2)"
 #define EXTENT_COLUMNS  "start, length, object, object_start, sha256, generation"
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
@@ -156,7 +156,7 @@
        "WHERE kind <> 0") \
     X (OBJECTS_UNNAMED, "SELECT id FROM objects o WHERE NOT EXISTS (SELECT 1 FROM extents WHERE object = o.id) LIMIT ?") \
     X (OBJECTS_SMALL, "SELECT id FROM objects o WHERE kind = 2 AND kind <> 0 AND id > ?1 AND size < ?2 AND " \
-       "(SELECT count(*) FROM (SELECT 1 FROM extents WHERE object = o.id LIMIT ?4) AS some) < ?4 ORDER BY id LIMIT ?3") \
+       "(SELECT count(*) FROM (SELECT 1 FROM extents WHERE object = o.id LIMIT ?4) AS few) < ?4 ORDER BY id LIMIT ?3") \
     X (OBJECT_FILL_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1 AND sha256 IS NULL") \
     X (OBJECT_SET_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1") \
     X (OBJECT_SET_CODE, "UPDATE objects SET code = ?2 WHERE id = ?1") \
@@ -275,7 +275,7 @@
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \
     X (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id") \
     X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5, "                           \
-                       "fresh = CASE WHEN fresh <> 0 AND ?2 < 2 THEN 1 ELSE 0 END WHERE id = ?1") \
+                       "fresh = CASE WHEN fresh <> 0 AND CAST (?2 AS BIGINT) < 2 THEN 1 ELSE 0 END WHERE id = ?1") \
     X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \
     X (STAGING_QUEUED, "SELECT 1 FROM staging WHERE ino = ? AND state = 1 LIMIT 1") \
     X (STAGING_FRESH, "SELECT 1 FROM staging WHERE ino = ? AND fresh = 1 LIMIT 1") \
@@ -325,7 +325,7 @@
     X (PLACE_LIST, "SELECT endpoint, sequence, time_ns FROM journal_places ORDER BY endpoint") \
     X (PLACE_SET, "INSERT INTO journal_places (endpoint, sequence, time_ns) VALUES (?, ?, ?) " \
        "ON CONFLICT (endpoint) DO UPDATE SET sequence = excluded.sequence, time_ns = excluded.time_ns " \
-       "WHERE sequence < excluded.sequence") \
+       "WHERE journal_places.sequence < excluded.sequence") \
     X (PLACE_SET_BACK, "UPDATE journal_places SET sequence = ?2, time_ns = ?3 WHERE endpoint = ?1 AND sequence > ?2") \
     X (SETTING_LIST, "SELECT key, value FROM settings ORDER BY key") \
     X (SETTING_SET, "INSERT INTO settings (key, value) VALUES (?, ?) " \
@@ -344,6 +344,8 @@
     X (EPOCH_SET, "UPDATE meta SET epoch = ? WHERE id = 1") \
     X (INODE_LIST, "SELECT " INODE_COLUMNS ", i.target, EXISTS (SELECT 1 FROM staging s WHERE s.ino = i.ino " \
        "AND s.fresh = 1) FROM inodes i ORDER BY i.ino") \
+    X (CONTENT_LIST, "SELECT i.ino, i.committed_size, i.data_bytes, i.content_sum, e.start, e.length, e.object, " \
+       "e.object_start FROM inodes i LEFT JOIN extents e ON e.ino = i.ino ORDER BY i.ino") \
     X (INODE_SET_BIRTH, "UPDATE inodes SET btime_ns = ?2 WHERE ino = ?1") \
     X (INODE_SET_TARGET, "UPDATE inodes SET target = ?2 WHERE ino = ?1") \
     X (INDEX_DROP_POSITIONS, "DROP INDEX IF EXISTS entries_by_position") \

@@ -3,6 +3,7 @@
 #define TESTS_CATALOG_FIXTURE_H
 
 #include "catalog/catalog.h"
+#include "catalog/pg.h"
 
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -56,11 +57,29 @@ static inline void fixture_reopen (Fixture *f)
     fixture_open (f, 0);
 }
 
+/* A file, or a schema of the database that ECFS_TEST_POSTGRESQL names. */
+static inline char *fixture_place (Fixture *f)
+{
+    const char *server = g_getenv ("ECFS_TEST_POSTGRESQL");
+    char archive[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&f->archive, archive);
+    return server == NULL ? g_build_filename (f->dir, "catalog.db", NULL) : g_strdup_printf ("%s#%s", server, archive);
+}
+
+/* For tests of what only SQLite has. */
+static inline bool fixture_skips (const Fixture *f)
+{
+    if (!ecfs_pg_is_location (f->path))
+        return false;
+    g_test_skip ("of SQLite");
+    return true;
+}
+
 static inline void fixture_init (Fixture *f)
 {
     *f = (Fixture){.dir = g_dir_make_tmp ("ecfs-catalog-XXXXXX", NULL), .archive = ecfs_uuid_new ()};
     g_assert_nonnull (f->dir);
-    f->path = g_build_filename (f->dir, "catalog.db", NULL);
+    f->path = fixture_place (f);
     OK (e, ecfs_catalog_create (f->path, &f->archive, &e));
     fixture_open (f, 0);
 }
@@ -70,6 +89,8 @@ static inline void fixture_clear (Fixture *f)
     if (f->catalog != NULL)
         fixture_close (f);
     static const char *const suffixes[] = {"", "-wal", "-shm"};
+    if (ecfs_pg_is_location (f->path))
+        OK (e, ecfs_pg_drop (f->path, &e));
     for (size_t i = 0; i < G_N_ELEMENTS (suffixes); i++) {
         g_autofree char *path = g_strconcat (f->path, suffixes[i], NULL);
         (void) unlink (path);

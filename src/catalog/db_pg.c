@@ -1,0 +1,603 @@
+/*
+ * Statements of PostgreSQL: prepared, with binary values and rows. What is asked for is read at once, as queries are
+ * asked while others are stepped; what may be long is read through a cursor, in parts. SAVEPOINT, RELEASE and the BEGIN
+ * of a read travel with the statement behind them.
+ */
+#include "catalog/catalog.h"
+#include "catalog/pg_priv.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+
+#define PART       1000 /* rows of a cursor that are read at once */
+#define MAX_VALUES 17
+
+typedef struct PgQuery {
+    EcfsQuery base;
+    Pg *of;
+    PGresult *rows;  /* those that were read; NULL: none */
+    int row;         /* that it is at, of rows */
+    unsigned cursor; /* its number; 0: there is none */
+    bool last;       /* no more rows can be read */
+} PgQuery;
+
+typedef struct Parameters {
+    const char *values[MAX_VALUES];
+    int sizes[MAX_VALUES];
+    int formats[MAX_VALUES];
+    uint64_t numbers[MAX_VALUES];
+    int n;
+} Parameters;
+
+/* Values */
+
+static bool put_number (Parameters *to, int i, Oid type, int64_t number)
+{
+    switch (type) {
+    case PG_INT8:
+        to->numbers[i] = htobe64 ((uint64_t) number);
+        to->sizes[i] = 8;
+        return true;
+    case PG_INT4:
+        to->sizes[i] = 4;
+        memcpy (&to->numbers[i], &(uint32_t){htonl ((uint32_t) number)}, 4);
+        return number >= INT32_MIN && number <= INT32_MAX;
+    default:
+        return false;
+    }
+}
+
+static bool put_value (Parameters *to, int i, Oid type, const Value *value)
+{
+    to->formats[i] = 1;
+    to->values[i] = value->type == VALUE_INT    ? (const char *) &to->numbers[i]
+                    : value->type == VALUE_NULL ? NULL
+                    : value->number == 0        ? ""
+                                                : value->bytes;
+    to->sizes[i] = value->type >= VALUE_BLOB ? (int) value->number : 0;
+    if (value->type == VALUE_INT)
+        return put_number (to, i, type, value->number);
+    return value->type == VALUE_NULL ||
+           ((type == PG_BYTEA || type == PG_TEXT) && value->number >= 0 && value->number <= INT_MAX);
+}
+
+static bool put_values (const Pg *self, StatementId id, const Value *values, size_t n_values, Parameters *to,
+                        GError **error)
+{
+    const PgStatement *statement = &self->statements[id];
+    to->n = statement->n_types;
+    for (int i = 0; i < to->n; i++) {
+        Value none = NONE;
+        const Value *value = (size_t) i < n_values ? &values[i] : &none;
+        if (!put_value (to, i, statement->types[i], value))
+            return ecfs_fail (error, ERANGE, "catalog %s: %.40s: value %d is not possible there", self->name,
+                              statement->sql, i + 1);
+    }
+    return true;
+}
+
+/* Rows */
+
+static bool is_null (EcfsQuery *query, int column)
+{
+    const PgQuery *self = (PgQuery *) query;
+    return PQgetisnull (self->rows, self->row, column) != 0;
+}
+
+static bool is_number (EcfsQuery *query, int column, int64_t *ret_number)
+{
+    const PgQuery *self = (PgQuery *) query;
+    const char *bytes = PQgetvalue (self->rows, self->row, column);
+    uint64_t eight;
+    uint32_t four;
+    *ret_number = 0;
+    if (PQgetisnull (self->rows, self->row, column))
+        return false;
+    switch (PQftype (self->rows, column)) {
+    case PG_INT8:
+        memcpy (&eight, bytes, sizeof eight);
+        *ret_number = (int64_t) be64toh (eight);
+        return true;
+    case PG_INT4:
+        memcpy (&four, bytes, sizeof four);
+        *ret_number = (int32_t) ntohl (four);
+        return true;
+    case PG_BOOL:
+        *ret_number = *bytes;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int64_t number (EcfsQuery *query, int column)
+{
+    int64_t value;
+    (void) is_number (query, column, &value); /* else it is 0 */
+    return value;
+}
+
+static size_t size (EcfsQuery *query, int column)
+{
+    const PgQuery *self = (PgQuery *) query;
+    return (size_t) PQgetlength (self->rows, self->row, column);
+}
+
+static const char *text (EcfsQuery *query, int column)
+{
+    const PgQuery *self = (PgQuery *) query;
+    return is_null (query, column) ? NULL : PQgetvalue (self->rows, self->row, column);
+}
+
+static const void *bytes (EcfsQuery *query, int column)
+{
+    return size (query, column) == 0 ? NULL : text (query, column);
+}
+
+/* Sending */
+
+/* What waits to be sent before the next statement. */
+static size_t take_waiting (Pg *self, const char *texts[3])
+{
+    size_t n = 0;
+    if (self->begin_read)
+        texts[n++] = self->statements[STMT_BEGIN_READ].sql;
+    if (self->release)
+        texts[n++] = self->statements[STMT_RELEASE].sql;
+    if (self->savepoint)
+        texts[n++] = self->statements[STMT_SAVEPOINT].sql;
+    self->begin_read = self->release = self->savepoint = false;
+    return n;
+}
+
+/* The result of the next command in a pipeline, without the NULL behind it. */
+static PGresult *next_result (Pg *self)
+{
+    PGresult *result = PQgetResult (self->conn);
+    while (result != NULL && PQresultStatus (result) != PGRES_PIPELINE_SYNC) {
+        PGresult *more = PQgetResult (self->conn);
+        if (more == NULL)
+            break;
+        PQclear (more);
+    }
+    return result;
+}
+
+static bool is_good (const PGresult *result)
+{
+    ExecStatusType status = PQresultStatus (result);
+    return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+/* The first that failed, or that of the last. */
+static PGresult *gather (Pg *self, size_t n)
+{
+    PGresult *kept = NULL;
+    for (size_t i = 0; i < n; i++) {
+        PGresult *result = next_result (self);
+        bool replaces = kept == NULL || is_good (kept);
+        PQclear (replaces ? kept : result);
+        kept = replaces ? result : kept;
+    }
+    return kept;
+}
+
+/* In a pipeline everything is one transaction where nothing else says so: only for what is in one. */
+static PGresult *send_with (Pg *self, const char *const *texts, size_t n_texts, StatementId id, const Parameters *with)
+{
+    char name[16];
+    g_snprintf (name, sizeof name, "s%d", (int) id);
+    bool sent = PQenterPipelineMode (self->conn) == 1;
+    for (size_t i = 0; sent && i < n_texts; i++)
+        sent = PQsendQueryParams (self->conn, texts[i], 0, NULL, NULL, NULL, NULL, 1) == 1;
+    sent = sent && PQsendQueryPrepared (self->conn, name, with->n, with->values, with->sizes, with->formats, 1) == 1 &&
+           PQpipelineSync (self->conn) == 1;
+    PGresult *kept = sent ? gather (self, n_texts + 1) : NULL;
+    if (sent)
+        PQclear (next_result (self)); /* of the sync */
+    if (PQexitPipelineMode (self->conn) != 1 && !ecfs_pg_is_away (self))
+        g_warning ("catalog %s: %s", self->name, PQerrorMessage (self->conn));
+    return kept;
+}
+
+static PGresult *execute (Pg *self, StatementId id, const Parameters *with)
+{
+    char name[16];
+    const char *texts[3];
+    size_t n_texts = take_waiting (self, texts);
+    if (n_texts > 0)
+        return send_with (self, texts, n_texts, id, with);
+    g_snprintf (name, sizeof name, "s%d", (int) id);
+    return PQexecPrepared (self->conn, name, with->n, with->values, with->sizes, with->formats, 1);
+}
+
+/* A statement's text up to its first parenthesis or value names the operation well enough: "INSERT INTO inodes". */
+static bool fail_statement (const Pg *self, const PGresult *result, StatementId id, GError **error)
+{
+    const char *sql = ecfs_statement_sql (id);
+    g_autofree char *what = g_strndup (sql, strcspn (sql, "(?"));
+    return ecfs_pg_fail (self, result, g_strchomp (what), error);
+}
+
+/* A read whose statement failed cannot go on in its transaction. */
+static void leave_failed_read (Pg *self)
+{
+    if (self->reading && PQtransactionStatus (self->conn) == PQTRANS_INERROR)
+        (void) ecfs_pg_run_sql (self, "ROLLBACK", "ROLLBACK", NULL, NULL); /* the first error is told */
+}
+
+/* Preparing */
+
+static bool is_known (Oid type)
+{
+    return type == PG_BOOL || type == PG_BYTEA || type == PG_INT8 || type == PG_INT4 || type == PG_TEXT;
+}
+
+/* Ids are given by a trigger, as SQLite gives them. */
+static bool gives_id (const char *sql)
+{
+    static const char *const tables[] = {"objects ", "intents ", "staging ", "endpoints "};
+    for (size_t i = 0; i < G_N_ELEMENTS (tables); i++)
+        if (g_str_has_prefix (sql, "INSERT INTO ") && g_str_has_prefix (sql + strlen ("INSERT INTO "), tables[i]))
+            return true;
+    return false;
+}
+
+#define PG_SQL_X(id, sql)         sql,
+#define PG_SQL_Y(id, sqlite, sql) sql,
+static const char *const pg_sql[] = {ECFS_STATEMENTS (PG_SQL_X, PG_SQL_Y)};
+
+static void translate (Pg *self)
+{
+    for (int i = 0; i < N_STATEMENTS; i++) {
+        g_autofree char *sql = ecfs_pg_dialect (pg_sql[i], self->schema);
+        self->statements[i].sql = g_strconcat (sql, gives_id (pg_sql[i]) ? " RETURNING id" : NULL, NULL);
+    }
+}
+
+static bool take_types (const Pg *self, StatementId id, const PGresult *described, PgStatement *statement,
+                        GError **error)
+{
+    for (int i = 0; i < PQnfields (described); i++)
+        if (!is_known (PQftype (described, i)))
+            return ecfs_fail (error, EBADMSG, "catalog %s: statement %d, column %d: type %u is not expected",
+                              self->name, (int) id, i + 1, PQftype (described, i));
+    statement->n_types = PQnparams (described);
+    g_free (statement->types);
+    statement->types = g_new (Oid, statement->n_types + 1);
+    for (int i = 0; i < statement->n_types; i++) {
+        statement->types[i] = PQparamtype (described, i);
+        if (!is_known (statement->types[i]))
+            return ecfs_fail (error, EBADMSG, "catalog %s: statement %d, value %d: type %u is not expected", self->name,
+                              (int) id, i + 1, statement->types[i]);
+    }
+    return true;
+}
+
+static bool send_all (Pg *self)
+{
+    bool sent = PQenterPipelineMode (self->conn) == 1;
+    for (int i = STMT_ROLLBACK_TO + 1; sent && i < N_STATEMENTS; i++) {
+        char name[16];
+        g_snprintf (name, sizeof name, "s%d", i);
+        sent = PQsendPrepare (self->conn, name, self->statements[i].sql, 0, NULL) == 1 &&
+               PQsendDescribePrepared (self->conn, name) == 1;
+    }
+    return sent && PQpipelineSync (self->conn) == 1;
+}
+
+static bool receive_all (Pg *self, GError **error)
+{
+    bool good = true;
+    for (int i = STMT_ROLLBACK_TO + 1; i < N_STATEMENTS; i++) {
+        StatementId id = (StatementId) i;
+        autoresult *prepared = next_result (self);
+        autoresult *described = next_result (self);
+        if (good && !is_good (prepared))
+            good = fail_statement (self, prepared, id, error);
+        else if (good && !is_good (described))
+            good = fail_statement (self, described, id, error);
+        else if (good)
+            good = take_types (self, id, described, &self->statements[i], error);
+    }
+    PQclear (next_result (self)); /* of the sync */
+    return good;
+}
+
+static bool prepare_statements (Pg *self, GError **error)
+{
+    if (self->prepared)
+        return true;
+    self->prepared = send_all (self) ? receive_all (self, error) : ecfs_pg_fail (self, NULL, "preparing", error);
+    (void) PQexitPipelineMode (self->conn); /* a lost connection is told */
+    return self->prepared;
+}
+
+static bool prepare (EcfsDb *db, GError **error)
+{
+    return prepare_statements ((Pg *) db, error);
+}
+
+/* Statements */
+
+static bool run (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error)
+{
+    Pg *self = (Pg *) db;
+    Parameters with;
+    if (!put_values (self, id, values, n_values, &with, error))
+        return false;
+    autoresult *result = execute (self, id, &with);
+    if (!is_good (result))
+        return fail_statement (self, result, id, error);
+    self->changes = g_ascii_strtoull (PQcmdTuples (result), NULL, 10);
+    if (PQresultStatus (result) == PGRES_TUPLES_OK && PQntuples (result) > 0) {
+        PgQuery row = {.rows = result};
+        self->inserted = number (&row.base, 0);
+    }
+    return true;
+}
+
+static bool is_in_transaction (const Pg *self)
+{
+    return self->begin_read || (!ecfs_pg_is_away (self) && PQtransactionStatus (self->conn) != PQTRANS_IDLE);
+}
+
+static bool in_transaction (EcfsDb *db)
+{
+    return is_in_transaction ((Pg *) db);
+}
+
+/* A failed transaction is rolled back where COMMIT was asked for, without an error. */
+static bool commit (Pg *self, const char *what, GError **error)
+{
+    self->release = self->savepoint = false;
+    autoresult *result = PQexec (self->conn, self->statements[STMT_COMMIT].sql);
+    if (PQresultStatus (result) == PGRES_COMMAND_OK && strcmp (PQcmdStatus (result), "COMMIT") == 0)
+        return true;
+    self->unsettled = ecfs_pg_is_away (self);
+    if (self->unsettled && ecfs_pg_settle (self, NULL) == 1) /* else whoever tries again asks again */
+        return true;
+    return is_good (result) ? ecfs_fail (error, EIO, "catalog %s: %s: the server rolled back", self->name, what)
+                            : ecfs_pg_fail (self, result, what, error);
+}
+
+static bool roll_back (Pg *self, const char *what, GError **error)
+{
+    bool nothing = self->begin_read || !is_in_transaction (self);
+    self->begin_read = self->savepoint = self->release = false;
+    if (nothing || ecfs_pg_run_sql (self, "ROLLBACK", what, NULL, error))
+        return true;
+    if (!ecfs_pg_is_away (self))
+        return false;
+    g_clear_error (error); /* with the connection the transaction is gone */
+    return true;
+}
+
+static bool roll_back_to (Pg *self, const char *what, GError **error)
+{
+    return self->savepoint || ecfs_pg_run_sql (self, self->statements[STMT_ROLLBACK_TO].sql, what, NULL, error);
+}
+
+static bool control (EcfsDb *db, StatementId id, const char *what, GError **error)
+{
+    Pg *self = (Pg *) db;
+    switch (id) {
+    case STMT_BEGIN:
+        self->reading = false;
+        return ecfs_pg_begin (self, error);
+    case STMT_BEGIN_READ:
+        self->begin_read = self->reading = true;
+        return true;
+    case STMT_COMMIT:
+        return commit (self, what, error);
+    case STMT_ROLLBACK:
+        return roll_back (self, what, error);
+    case STMT_SAVEPOINT:
+        self->savepoint = true;
+        return true;
+    case STMT_RELEASE:
+        self->release = self->release || !self->savepoint;
+        self->savepoint = false;
+        return true;
+    default:
+        return roll_back_to (self, what, error);
+    }
+}
+
+static uint64_t changes (EcfsDb *db)
+{
+    return ((Pg *) db)->changes;
+}
+
+static int64_t inserted (EcfsDb *db)
+{
+    return ((Pg *) db)->inserted;
+}
+
+/* Queries */
+
+static bool fetch (PgQuery *self, GError **error)
+{
+    char sql[64];
+    g_snprintf (sql, sizeof sql, "FETCH %d FROM c%u", PART, self->cursor);
+    PQclear (self->rows); /* NULL is accepted */
+    self->rows = PQexecParams (self->of->conn, sql, 0, NULL, NULL, NULL, NULL, 1);
+    if (PQresultStatus (self->rows) != PGRES_TUPLES_OK)
+        return ecfs_pg_fail (self->of, self->rows, "reading", error);
+    self->row = 0;
+    self->last = PQntuples (self->rows) < PART;
+    return true;
+}
+
+static int step (EcfsQuery *query, GError **error)
+{
+    PgQuery *self = (PgQuery *) query;
+    self->row++;
+    if (self->row >= PQntuples (self->rows) && !self->last && !fetch (self, error))
+        return -1;
+    return self->row < PQntuples (self->rows) ? 1 : 0;
+}
+
+static void end (EcfsQuery *query)
+{
+    PgQuery *self = (PgQuery *) query;
+    char sql[32];
+    g_snprintf (sql, sizeof sql, "CLOSE c%u", self->cursor);
+    if (self->cursor != 0 && !ecfs_pg_is_away (self->of) && PQtransactionStatus (self->of->conn) == PQTRANS_INTRANS)
+        (void) ecfs_pg_run_sql (self->of, sql, "reading", NULL, NULL); /* it ends with the transaction */
+    PQclear (self->rows);
+    g_free (self);
+}
+
+static const QueryOps query_ops = {.step = step,
+                                   .end = end,
+                                   .is_null = is_null,
+                                   .is_number = is_number,
+                                   .number = number,
+                                   .bytes = bytes,
+                                   .size = size,
+                                   .text = text};
+
+static PgQuery *new_query (Pg *self)
+{
+    PgQuery *query = g_new0 (PgQuery, 1);
+    *query = (PgQuery){.base.ops = &query_ops, .of = self, .row = -1, .last = true};
+    return query;
+}
+
+/* What reads a table to its end, or has a limit that is none. */
+static bool may_be_long (StatementId id, const Value *values, size_t n_values)
+{
+    switch (id) {
+    case STMT_INODE_LIST:
+    case STMT_CONTENT_LIST:
+    case STMT_EXTENT_LIST_ALL:
+    case STMT_ENTRY_LIST_ALL:
+    case STMT_XATTR_LIST_ALL:
+    case STMT_DELETION_LIST_ALL:
+        return true;
+    default:
+        return n_values > 0 && g_str_has_suffix (pg_sql[id], "LIMIT ?") &&
+               (uint64_t) values[n_values - 1].number > 10 * PART;
+    }
+}
+
+/* A cursor is of a transaction; what needs none is asked within one all the same, as READ () and CHANGE () see to. */
+static PGresult *declare (Pg *self, StatementId id, const Parameters *with, PgQuery *query)
+{
+    const PgStatement *statement = &self->statements[id];
+    query->cursor = ++self->n_cursors;
+    query->last = false;
+    g_autofree char *sql = g_strdup_printf ("DECLARE c%u NO SCROLL CURSOR FOR %s", query->cursor, statement->sql);
+    return PQexecParams (self->conn, sql, with->n, statement->types, with->values, with->sizes, with->formats, 1);
+}
+
+static bool send_waiting (Pg *self, GError **error)
+{
+    const char *texts[3];
+    size_t n = take_waiting (self, texts);
+    for (size_t i = 0; i < n; i++)
+        if (!ecfs_pg_run_sql (self, texts[i], "reading", NULL, error))
+            return false;
+    return true;
+}
+
+static EcfsQuery *query (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error)
+{
+    Pg *self = (Pg *) db;
+    Parameters with;
+    PgQuery *query = new_query (self);
+    bool good = put_values (self, id, values, n_values, &with, error);
+    if (good && may_be_long (id, values, n_values) && is_in_transaction (self)) {
+        good = send_waiting (self, error);
+        autoresult *declared = good ? declare (self, id, &with, query) : NULL;
+        if (good && !is_good (declared))
+            good = fail_statement (self, declared, id, error);
+    } else if (good) {
+        query->rows = execute (self, id, &with);
+        good = PQresultStatus (query->rows) == PGRES_TUPLES_OK || fail_statement (self, query->rows, id, error);
+    }
+    if (good)
+        return &query->base;
+    query->cursor = 0;
+    end (&query->base);
+    leave_failed_read (self);
+    return NULL;
+}
+
+static EcfsQuery *ask (EcfsDb *db, const char *sql, GError **error)
+{
+    Pg *self = (Pg *) db;
+    g_autofree char *own = ecfs_pg_dialect (sql, self->schema);
+    PgQuery *query = new_query (self);
+    bool good = send_waiting (self, error);
+    query->rows = good ? PQexecParams (self->conn, own, 0, NULL, NULL, NULL, NULL, 1) : NULL;
+    if (good &&
+        (PQresultStatus (query->rows) == PGRES_TUPLES_OK || ecfs_pg_fail (self, query->rows, "checking it", error)))
+        return &query->base;
+    end (&query->base);
+    return NULL;
+}
+
+/* Where it sorts is for those to say who run the server. */
+static bool set_memory (EcfsDb *db, bool on_disk, GError **error)
+{
+    return true;
+}
+
+/* Being away */
+
+static bool is_away (EcfsDb *db)
+{
+    return ecfs_pg_is_away ((Pg *) db);
+}
+
+static bool reconnect (EcfsDb *db, GError **error)
+{
+    Pg *self = (Pg *) db;
+    return ecfs_pg_connect (self, error) && prepare_statements (self, error);
+}
+
+static int settle (EcfsDb *db, GError **error)
+{
+    return reconnect (db, error) ? ecfs_pg_settle ((Pg *) db, error) : -1;
+}
+
+static bool beat (EcfsDb *db, GError **error)
+{
+    return reconnect (db, error) && ecfs_pg_beat ((Pg *) db, error);
+}
+
+static void close_db (EcfsDb *db)
+{
+    Pg *self = (Pg *) db;
+    ecfs_pg_leave (self);
+    ecfs_pg_free (self);
+}
+
+static const DbOps db_ops = {.prepare = prepare,
+                             .run = run,
+                             .control = control,
+                             .query = query,
+                             .changes = changes,
+                             .inserted = inserted,
+                             .in_transaction = in_transaction,
+                             .set_memory = set_memory,
+                             .ask = ask,
+                             .is_away = is_away,
+                             .reconnect = reconnect,
+                             .settle = settle,
+                             .beat = beat,
+                             .close = close_db};
+
+EcfsDb *ecfs_pg_wrap (Pg *self)
+{
+    self->base.ops = &db_ops;
+    translate (self);
+    return &self->base;
+}
+
+Pg *ecfs_pg_of (EcfsDb *db)
+{
+    return db->ops == &db_ops ? (Pg *) db : NULL;
+}

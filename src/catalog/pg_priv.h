@@ -1,0 +1,80 @@
+/* The connection to PostgreSQL, and what is known of it. */
+#ifndef ECFS_CATALOG_PG_PRIV_H
+#define ECFS_CATALOG_PG_PRIV_H
+
+#include "catalog/pg.h"
+
+#include <libpq-fe.h>
+
+/* Types of columns and parameters. */
+enum { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_INT2 = 21, PG_INT4 = 23, PG_TEXT = 25 };
+
+typedef struct PgStatement {
+    char *sql; /* as PostgreSQL gets it */
+    Oid *types;
+    int n_types;
+} PgStatement;
+
+typedef struct Pg {
+    EcfsDb base;
+    char *conninfo;
+    char *name;   /* for messages: without what is secret */
+    char *schema; /* quoted where it is used: "ecfs_" and the archive's UUID in hex */
+    EcfsUuid holder;
+    bool readonly;
+    PGconn *conn;                        /* NULL: not connected */
+    bool prepared;                       /* its statements are known to it */
+    char *session;                       /* of this opening, while it holds the archive; NULL: it does not */
+    uint64_t txn;                        /* number of the last transaction begun in the session */
+    bool reading;                        /* its transaction, if there is one, only reads */
+    bool unsettled;                      /* the connection went during its COMMIT */
+    bool begin_read, savepoint, release; /* to be sent before the next statement, in this order: release last made */
+    uint64_t changes;
+    int64_t inserted;
+    unsigned n_cursors;
+    PgStatement statements[N_STATEMENTS];
+} Pg;
+
+/** Parses a location; nothing is connected yet. */
+Pg *ecfs_pg_new (const char *location, bool readonly, GError **error);
+void ecfs_pg_free (Pg *self);
+
+/** Connects unless it is connected; a new connection knows no statements. */
+bool ecfs_pg_connect (Pg *self, GError **error);
+/** Whether the connection is lost, or there is none. */
+bool ecfs_pg_is_away (const Pg *self);
+
+/** What the server said against @what, as an error; false. @result may be NULL. */
+bool ecfs_pg_fail (const Pg *self, const PGresult *result, const char *what, GError **error)
+    __attribute__ ((warn_unused_result));
+/** Runs SQL without rows; several statements are possible. *@ret_changes: rows that the last changed; may be NULL. */
+bool ecfs_pg_run_sql (Pg *self, const char *sql, const char *what, uint64_t *ret_changes, GError **error);
+/** Rows as text; PQclear (). NULL with @error. */
+PGresult *ecfs_pg_ask_sql (Pg *self, const char *sql, const char *what, GError **error);
+#define autoresult __attribute__ ((cleanup (ecfs_pg_clear))) PGresult
+void ecfs_pg_clear (PGresult **result);
+
+/** Takes the archive for this process; see pg_holder.c. */
+bool ecfs_pg_take (Pg *self, GError **error);
+void ecfs_pg_leave (Pg *self);
+/** A sign of life. */
+bool ecfs_pg_beat (Pg *self, GError **error);
+/** BEGIN for writing, in which this process surely holds the archive. */
+bool ecfs_pg_begin (Pg *self, GError **error);
+/** Whether the transaction whose COMMIT nobody answered took effect: 1 or 0; -1: @error. */
+int ecfs_pg_settle (Pg *self, GError **error);
+
+/** The tables, in a schema that is not there yet or was never filled; within a transaction. EEXIST. */
+bool ecfs_pg_make_tables (Pg *self, GError **error);
+/** Whether the schema has the tables of this version. */
+bool ecfs_pg_check_tables (Pg *self, GError **error);
+
+/** The connection as a database that prepares nothing yet; @self is the database's. */
+EcfsDb *ecfs_pg_wrap (Pg *self);
+Pg *ecfs_pg_of (EcfsDb *db);
+
+/** A text of statements.h as PostgreSQL knows it: $1 for ? and ?1, tables with their schema, without what only SQLite
+ * has (INDEXED BY, CROSS JOIN … ON). g_free (). */
+char *ecfs_pg_dialect (const char *sql, const char *schema);
+
+#endif

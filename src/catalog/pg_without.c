@@ -1,0 +1,50 @@
+/* What an ecfs that was built without libpq says to a catalog in PostgreSQL. */
+#include "catalog/pg.h"
+
+_Atomic int64_t ecfs_pg_dead_us = 60 * G_USEC_PER_SEC;
+
+static bool fail (GError **error)
+{
+    return ecfs_fail (error, ENOTSUP,
+                      "this ecfs was built without PostgreSQL: use one that was built with libpq (meson setup "
+                      "-Dpostgresql=enabled), or a catalog in a file");
+}
+
+bool ecfs_pg_is_location (const char *path)
+{
+    return g_str_has_prefix (path, "postgresql://") || g_str_has_prefix (path, "postgres://") ||
+           g_str_has_prefix (path, "service=");
+}
+
+char *ecfs_pg_display (const char *location)
+{
+    return g_strdup ("in PostgreSQL");
+}
+
+EcfsDb *ecfs_pg_open (const char *location, bool readonly, GError **error)
+{
+    told (fail (error));
+    return NULL;
+}
+
+bool ecfs_pg_create (const char *location,
+                     bool (*fill) (EcfsDb *db, const char *path, const EcfsUuid *archive, GError **error),
+                     const EcfsUuid *archive, GError **error)
+{
+    return fail (error);
+}
+
+bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const atomic_bool *stop, GError **error)
+{
+    return fail (error);
+}
+
+bool ecfs_pg_copy_from_file (const char *location, const char *path, GError **error)
+{
+    return fail (error);
+}
+
+bool ecfs_pg_drop (const char *location, GError **error)
+{
+    return fail (error);
+}

@@ -1,0 +1,154 @@
+/* What only a catalog in PostgreSQL has: who may write, connections that are lost, and copies between it and files. */
+#include "catalog/catalog.h"
+#include "catalog/pg.h"
+#include "check_db.h"
+#include "fixture.h"
+
+/* The fixture's, opened by another holder. */
+static int open_as (const Fixture *f, const EcfsUuid *holder, unsigned flags)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (holder, text);
+    g_autofree char *location = g_strconcat (f->path, ":", text, NULL);
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *catalog = ecfs_catalog_open (location, flags, &error);
+    g_assert_true ((catalog == NULL) == (error != NULL));
+    g_assert_true (ecfs_catalog_close (catalog, NULL));
+    return ecfs_errno (error);
+}
+
+static void cut_connections (const Fixture *f)
+{
+    run_pg_sql (f->path, "SELECT pg_terminate_backend (pid) FROM pg_stat_activity "
+                         "WHERE pid <> pg_backend_pid () AND application_name = 'ecfs'");
+}
+
+/* While it gives signs of life nobody else may write, and whoever only reads may read. */
+static void test_one_writer (void)
+{
+    Fixture f;
+    EcfsUuid other = ecfs_uuid_new ();
+    fixture_init (&f);
+    g_assert_cmpint (open_as (&f, &other, 0), ==, EBUSY);
+    g_assert_cmpint (open_as (&f, &other, ECFS_CATALOG_READONLY), ==, 0);
+    fixture_close (&f);
+    g_assert_cmpint (open_as (&f, &other, 0), ==, 0);
+    fixture_open (&f, 0);
+    fixture_clear (&f);
+}
+
+/* One that is silent for too long loses the archive, and can change nothing when it wakes. */
+static void test_fenced (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    (void) make_file (&f, ECFS_ROOT_INO, "before");
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    run_pg_sql (f.path, "UPDATE holder SET session = 'another', who = 'a test' WHERE id = 1");
+    EcfsNewInode new = {.mode = S_IFREG | 0644};
+    EcfsAttr attr;
+    g_autoptr (GError) error = NULL;
+    g_assert_false (ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "after", &new, &attr, NULL, &error));
+    g_assert_error (error, ECFS_ERROR, ESTALE);
+    g_assert_nonnull (strstr (error->message, "a test has taken the archive over"));
+    fixture_close (&f);
+    run_pg_sql (f.path, "UPDATE holder SET session = NULL WHERE id = 1");
+    fixture_open (&f, 0);
+    g_assert_cmpint (CODE (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "after", &attr, &e)), ==, ENOENT);
+    OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "before", &attr, &e));
+    fixture_clear (&f);
+}
+
+/* Connections are lost within transactions, and between them: nothing is lost and nothing is there twice. */
+static void test_lost_connections (void)
+{
+    Fixture f;
+    EcfsAttr attr;
+    fixture_init (&f);
+    for (unsigned i = 0; i < 30; i++) {
+        g_autofree char *first = g_strdup_printf ("first%u", i), *second = g_strdup_printf ("second%u", i);
+        uint64_t ino = make_file (&f, ECFS_ROOT_INO, first);
+        if (i % 3 == 0)
+            OK (e, ecfs_catalog_barrier (f.catalog, &e));
+        cut_connections (&f);
+        g_assert_cmpuint (make_file (&f, ECFS_ROOT_INO, second), ==, ino + 1);
+        if (i % 5 == 0) {
+            cut_connections (&f);
+            OK (e, ecfs_catalog_barrier (f.catalog, &e));
+        }
+    }
+    fixture_reopen (&f);
+    for (unsigned i = 0; i < 30; i++) {
+        g_autofree char *first = g_strdup_printf ("first%u", i), *second = g_strdup_printf ("second%u", i);
+        OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, first, &attr, &e));
+        OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, second, &attr, &e));
+    }
+    g_assert_cmpuint (get_totals (&f).n_inodes, ==, 61);
+    fixture_clear (&f);
+}
+
+static bool add_record (void *user, const GByteArray *record, GError **error)
+{
+    (void) error;
+    g_byte_array_append (user, record->data, record->len);
+    return true;
+}
+
+static GByteArray *dump (const char *path)
+{
+    GByteArray *all = g_byte_array_new ();
+    uint64_t sequence;
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *reader = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, &error);
+    g_assert_no_error (error);
+    OK (e, ecfs_catalog_dump (reader, add_record, all, &sequence, &e));
+    OK (e, ecfs_catalog_close (reader, &e));
+    return all;
+}
+
+/* There and back it is the same, ids that were given out included. */
+static void test_copies (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    for (unsigned i = 0; i < 2500; i++) {
+        g_autofree char *name = g_strdup_printf ("\377file%u", i);
+        uint64_t ino = make_file (&f, ECFS_ROOT_INO, name);
+        if (i % 100 == 0) {
+            g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000 + i, 6);
+            publish_one (&f, ino, object);
+        }
+    }
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    g_autoptr (GByteArray) before = dump (f.path);
+    g_autofree char *file = g_build_filename (f.dir, "copy", NULL);
+    OK (e, ecfs_catalog_copy (f.catalog, file, NULL, &e));
+    check_integrity (file);
+    g_autoptr (GByteArray) copied = dump (file);
+    g_assert_cmpmem (before->data, before->len, copied->data, copied->len);
+    fixture_close (&f);
+    g_assert_cmpint (CODE (e, ecfs_pg_copy_from_file (f.path, file, &e)), ==, EEXIST);
+    OK (e, ecfs_pg_drop (f.path, &e));
+    OK (e, ecfs_pg_copy_from_file (f.path, file, &e));
+    fixture_open (&f, 0);
+    g_autoptr (GByteArray) back = dump (f.path);
+    g_assert_cmpmem (before->data, before->len, back->data, back->len);
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 77, 6);
+    publish_one (&f, make_file (&f, ECFS_ROOT_INO, "later"), object);
+    g_assert_cmpint (unlink (file), ==, 0);
+    fixture_clear (&f);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    if (g_getenv ("ECFS_TEST_POSTGRESQL") == NULL)
+        return 77; /* on_postgresql.py runs it with one */
+    ecfs_pg_dead_us = 20 * G_USEC_PER_SEC;
+    g_test_add_func ("/pg/one-process-writes", test_one_writer);
+    g_test_add_func ("/pg/who-is-fenced-changes-nothing", test_fenced);
+    g_test_add_func ("/pg/lost-connections-lose-nothing", test_lost_connections);
+    g_test_add_func ("/pg/copies-are-the-same", test_copies);
+    return g_test_run ();
+}
