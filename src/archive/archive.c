@@ -1,4 +1,5 @@
 #include "archive/archive.h"
+#include "archive/catalog_place.h"
 
 #include "archive/archive_priv.h"
 #include "archive/cached.h"
@@ -207,11 +208,13 @@ static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
 {
     bool for_init = gets_key || self->to_destroy;
     EcfsKeysFor what = self->readonly ? ECFS_KEYS_FOR_READING : for_init ? ECFS_KEYS_FOR_INIT : ECFS_KEYS_FOR_WRITING;
-    g_autofree char *catalog_path = path_in (self->directory, ECFS_CATALOG_NAME);
     if (!check_exchanged (self, error) || !open_config (self, error) ||
         (!self->readonly && !ecfs_archive_take_lock (self, error)))
         return false;
-    self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
+    g_autofree char *place = ecfs_catalog_place (self->directory, self->config, error);
+    if (place == NULL)
+        return false;
+    self->catalog = ecfs_catalog_open (place, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
         !open_keys (self, what, error) || !open_endpoints (self, error))
         return false;

@@ -1,5 +1,6 @@
 #include "archive/config.h"
 #include "archive/policy.h"
+#include "catalog/pg.h"
 #include "codec/codec.h"
 #include "locate/locate.h"
 #include "peer/peer.h"
@@ -83,6 +84,16 @@ static bool set_place (char **field, const char *value)
         return false;
     g_free (*field);
     *field = g_path_is_absolute (value) ? g_strdup (value) : NULL;
+    return true;
+}
+
+static bool set_catalog (char **field, const char *value)
+{
+    bool is_location = ecfs_pg_is_location (value) && strchr (value, '#') == NULL;
+    if (!is_location && strcmp (value, "file") != 0)
+        return false;
+    g_free (*field);
+    *field = is_location ? g_strdup (value) : NULL;
     return true;
 }
 
@@ -179,6 +190,9 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
     case ECFS_OPTION_PLACE:
         good = set_place (field, value);
         break;
+    case ECFS_OPTION_CATALOG:
+        good = set_catalog (field, value);
+        break;
     case ECFS_OPTION_PEERS:
         good = set_peers (option, field, value);
         break;
@@ -254,6 +268,8 @@ char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOptio
     case ECFS_OPTION_PLACE:
     case ECFS_OPTION_PEERS:
         return g_strdup (*(char *const *) field != NULL ? *(char *const *) field : "none");
+    case ECFS_OPTION_CATALOG:
+        return g_strdup (*(char *const *) field != NULL ? *(char *const *) field : "file");
     case ECFS_OPTION_POLICY:
         return ecfs_read_policy_format (field);
     case ECFS_OPTION_COLD:
@@ -311,6 +327,7 @@ void ecfs_config_free (EcfsConfig *config)
     g_free (config->on_event);
     g_free (config->hook);
     g_free (config->cache);
+    g_free (config->catalog);
     g_free (config->peers);
     g_free (config->peer_listen);
     g_free (config->dht_bootstrap);

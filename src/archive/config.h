@@ -81,6 +81,7 @@ typedef struct EcfsConfigOption {
         ECFS_OPTION_DOUBLING,
         ECFS_OPTION_COMMAND,
         ECFS_OPTION_PLACE,
+        ECFS_OPTION_CATALOG,
         ECFS_OPTION_PEERS,
         ECFS_OPTION_LIMIT
     } kind;

@@ -6,6 +6,7 @@
  * whoever runs a verb. So it counts only where it belongs to that user or to root, and nobody else may write there.
  */
 #include "archive/archive_priv.h"
+#include "archive/catalog_place.h"
 #include "archive/common.h"
 #include "util/io.h"
 
@@ -59,7 +60,8 @@ bool ecfs_archive_is_one (const char *directory)
 
 bool ecfs_archive_check_directory (const char *directory, GError **error)
 {
-    static const char *const names[] = {"", ECFS_CONFIG_NAME, ECFS_CATALOG_NAME, ECFS_LOCK_NAME};
+    static const char *const names[] = {"", ECFS_CONFIG_NAME, ECFS_CATALOG_NAME, ECFS_CATALOG_PLACE_NAME,
+                                        ECFS_LOCK_NAME};
     ecfs_autofd fd = open (directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return ecfs_fail_errno (error, errno, "%s", directory);

@@ -5,12 +5,14 @@
  * left that did not end; a row that no section names is what an add has left. A marker of this archive that no row
  * names is what an add has left, or an endpoint that a recovery was not given and no journal told it of.
  */
+#include "archive/catalog_place.h"
 #include "archive/common.h"
 #include "archive/init_key.h"
 #include "archive/key_losses.h"
 #include "archive/key_open.h"
 #include "archive/keys.h"
 #include "archive/marks.h"
+#include "catalog/pg.h"
 #include "catalog/sessions.h"
 #include "salvage-resource.h"
 #include "util/io.h"
@@ -398,8 +400,9 @@ static bool is_temporary (const char *name)
 /* What init makes before ecfs.conf. */
 static bool is_of_init (const char *name)
 {
-    static const char *const names[] = {ECFS_CATALOG_NAME, ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm",
-                                        ECFS_LOCK_NAME,    ECFS_KEYS_NAME,           ECFS_KEY_SLOTS_NAME};
+    static const char *const names[] = {ECFS_CATALOG_NAME,      ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm",
+                                        ECFS_LOCK_NAME,         ECFS_KEYS_NAME,           ECFS_KEY_SLOTS_NAME,
+                                        ECFS_CATALOG_PLACE_NAME};
     for (size_t i = 0; i < G_N_ELEMENTS (names); i++)
         if (strcmp (name, names[i]) == 0)
             return true;
@@ -460,14 +463,32 @@ bool ecfs_archive_make_directories (const char *directory, GError **error)
     return true;
 }
 
+/* Unless it is there. */
+static bool make_catalog (const char *place, GError **error)
+{
+    EcfsUuid archive = ecfs_uuid_new ();
+    g_autoptr (GError) why = NULL;
+    if (ecfs_pg_is_location (place)) {
+        g_autofree char *text = g_strndup (strrchr (place, '#') + 1, ECFS_UUID_TEXT_SIZE - 1);
+        if (!ecfs_uuid_parse (text, &archive))
+            return ecfs_fail (error, EBADMSG, "%s: '%s' is no UUID", ECFS_CATALOG_PLACE_NAME, text);
+    }
+    if (ecfs_catalog_create (place, &archive, &why) || why->code == EEXIST)
+        return true;
+    g_propagate_error (error, g_steal_pointer (&why));
+    return false;
+}
+
 /* A new catalog, or the one that an init has begun, which must have nothing but endpoints that @config has too. */
 static EcfsCatalog *open_new_catalog (const char *directory, const EcfsConfig *config, GError **error)
 {
-    g_autofree char *path = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
     EcfsUuid archive = ecfs_uuid_new ();
-    if (access (path, F_OK) != 0 && !ecfs_catalog_create (path, &archive, error))
+    if (!ecfs_catalog_place_make (directory, config, &archive, error))
         return NULL;
-    EcfsCatalog *catalog = ecfs_catalog_open (path, 0, error);
+    g_autofree char *place = ecfs_catalog_place (directory, config, error);
+    if (place == NULL || !make_catalog (place, error))
+        return NULL;
+    EcfsCatalog *catalog = ecfs_catalog_open (place, 0, error);
     uint64_t next_ino = 0;
     g_autoptr (GPtrArray) rows = catalog == NULL ? NULL : ecfs_catalog_endpoints (catalog, error);
     bool fine = rows != NULL && ecfs_catalog_next_ino (catalog, &next_ino, error);

@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <libpq-fe.h>
 
 #define PART       1000 /* rows of a cursor that are read at once */
 #define MAX_VALUES 17

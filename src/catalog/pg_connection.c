@@ -2,6 +2,8 @@
 #include "catalog/catalog.h"
 #include "catalog/pg_priv.h"
 
+#include <libpq-fe.h>
+
 #define OLDEST_VERSION 150000
 
 /* Locations */

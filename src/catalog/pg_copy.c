@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <libpq-fe.h>
 #include <unistd.h>
 
 #define PART         1000      /* rows that are read at once */

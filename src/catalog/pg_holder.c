@@ -7,6 +7,7 @@
  */
 #include "catalog/pg_priv.h"
 
+#include <libpq-fe.h>
 #include <unistd.h>
 
 #define LOOK_US (G_USEC_PER_SEC / 2)

@@ -4,7 +4,10 @@
 
 #include "catalog/pg.h"
 
-#include <libpq-fe.h>
+/* As libpq-fe.h has them. */
+typedef struct pg_conn PGconn;
+typedef struct pg_result PGresult;
+typedef unsigned int Oid;
 
 /* Types of columns and parameters. */
 enum { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_INT2 = 21, PG_INT4 = 23, PG_TEXT = 25 };

@@ -9,6 +9,8 @@
 #include "catalog/pg_priv.h"
 #include "catalog/sqlite.h"
 
+#include <libpq-fe.h>
+
 #define N       " bigint NOT NULL"
 #define B       " bytea NOT NULL"
 #define ONE_ROW "id bigint PRIMARY KEY CHECK (id = 1)"

@@ -1,4 +1,5 @@
 /* Checking an archive: its catalog, then its objects batch by batch. */
+#include "archive/catalog_place.h"
 #include "archive/gaps.h"
 #include "archive/keys.h"
 #include "archive/lineage.h"
@@ -16,8 +17,9 @@
 static bool check_catalog (EcfsFsckRun *self, GError **error)
 {
     ecfs_fsck_enter (self, "catalog", 0);
-    g_autofree char *path = g_build_filename (ecfs_archive_directory (self->archive), ECFS_CATALOG_NAME, NULL);
-    EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
+    g_autofree char *place =
+        ecfs_catalog_place (ecfs_archive_directory (self->archive), ecfs_archive_config (self->archive), error);
+    EcfsCatalog *catalog = place == NULL ? NULL : ecfs_catalog_open (place, ECFS_CATALOG_READONLY, error);
     bool good = catalog != NULL && ecfs_catalog_check (catalog, ecfs_fsck_tell_problem, self, &self->is_sound, error);
     return ecfs_catalog_close (catalog, good ? error : NULL) && good;
 }

@@ -1,4 +1,5 @@
 #include "journal/snapshot.h"
+#include "archive/catalog_place.h"
 
 #include "archive/common.h"
 #include "archive/gaps.h"
@@ -149,7 +150,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
     g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, n_endpoints + 1);
     g_autofree size_t *positions = g_new0 (size_t, n_endpoints + 1);
     g_autofree bool *failed = g_new0 (bool, n_endpoints + 1);
-    g_autofree char *path = g_build_filename (ecfs_archive_directory (archive), ECFS_CATALOG_NAME, NULL);
+    g_autofree char *path = ecfs_catalog_place (ecfs_archive_directory (archive), ecfs_archive_config (archive), error);
     EcfsSnapshotOrder order = {.catalog = path,
                                .live = ecfs_archive_catalog (archive),
                                .keys = ecfs_archive_keys (archive),
@@ -157,7 +158,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
                                .endpoints = endpoints,
                                .end_us = end_us,
                                .stop = stop};
-    if (!ecfs_catalog_barrier (ecfs_archive_catalog (archive), error))
+    if (path == NULL || !ecfs_catalog_barrier (ecfs_archive_catalog (archive), error))
         return false;
     for (;;) {
         EcfsSnapshotRow row;

@@ -1,4 +1,6 @@
+#include "archive/catalog_place.h"
 #include "catalog/journal_file.h"
+#include "catalog/pg.h"
 #include "journal/journal_watch.h"
 #include "journal/snapshot.h"
 #include "recover/recover_priv.h"
@@ -560,11 +562,38 @@ static bool check_sense (EcfsRecovering *self, GError **error)
 
 /* The directory */
 
+/* Where the catalog is to be in a database: as it is in the file, which is removed when nobody has it open. */
+static bool move_catalog (EcfsRecovering *self, const char *text, GError **error)
+{
+    g_autofree char *file = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, ECFS_CONFIG_NAME, error);
+    if (config == NULL || config->catalog == NULL)
+        return config != NULL;
+    ecfs_recover_tell (self, "the catalog is copied into the database");
+    if (!ecfs_catalog_place_make (self->directory, config, &self->archive, error) ||
+        !ecfs_catalog_barrier (self->catalog, error))
+        return false;
+    g_autofree char *place = ecfs_catalog_place (self->directory, config, error);
+    return place != NULL && ecfs_pg_copy_from_file (place, file, error);
+}
+
+/* The last of what is made: a directory that has it is an archive. */
 static bool write_config (EcfsRecovering *self, GError **error)
 {
     g_autofree char *path = g_build_filename (self->directory, ECFS_CONFIG_NAME, NULL);
     g_autofree char *config = make_config (self, error);
-    return config != NULL && ecfs_replace_file (path, config, strlen (config), 0600, error);
+    return config != NULL && move_catalog (self, config, error) &&
+           ecfs_replace_file (path, config, strlen (config), 0600, error);
+}
+
+static void remove_moved (const EcfsRecovering *self)
+{
+    static const char *const names[] = {ECFS_CATALOG_NAME, ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm"};
+    g_autofree char *place = g_build_filename (self->directory, ECFS_CATALOG_PLACE_NAME, NULL);
+    for (size_t i = 0; access (place, F_OK) == 0 && i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *path = g_build_filename (self->directory, names[i], NULL);
+        (void) unlink (path); /* what stays is not used */
+    }
 }
 
 /* The catalog begins the session that the markers will tell. */
@@ -644,8 +673,8 @@ static bool fill_directory (EcfsRecovering *self, GError **error)
     if (self->what->dry_run)
         return true;
     if (self->what->read_only)
-        return write_config (self, error) &&
-               ecfs_catalog_keep_setting (self->catalog, ECFS_READ_ONLY_KEY, "yes", error);
+        return ecfs_catalog_keep_setting (self->catalog, ECFS_READ_ONLY_KEY, "yes", error) &&
+               write_config (self, error);
     for (unsigned round = 0;; round++) {
         if (!take_over (self, path, error) || !ecfs_recover_journal_grew (self, &grew, error))
             return false;
@@ -698,7 +727,10 @@ static bool recover_into (EcfsRecovering *self, GError **error)
         ecfs_recover_claim_give_up (self);
     }
     ecfs_recover_close (self);
-    return ecfs_catalog_close (self->catalog, good ? error : NULL) && good;
+    good = ecfs_catalog_close (self->catalog, good ? error : NULL) && good;
+    if (good)
+        remove_moved (self);
+    return good;
 }
 
 /* In a directory that is gone afterwards. */

@@ -3,6 +3,7 @@
  * ended half-way can be done again, as an endpoint without marker is one that is done with.
  */
 #include "archive/cached.h"
+#include "archive/catalog_place.h"
 #include "archive/common.h"
 #include "archive/events.h"
 #include "archive/exchange.h"
@@ -12,6 +13,7 @@
 #include "archive/month.h"
 #include "cache/index.h"
 #include "catalog/journal_file.h"
+#include "catalog/pg.h"
 #include "catalog/reads.h"
 #include "catalog/scrub.h"
 #include "verbs/verbs.h"
@@ -231,19 +233,33 @@ static bool clear_places (Destroying *self, const GArray *places, bool force, GE
 static bool remove_directory (const char *directory, GError **error)
 {
     static const char *const folders[] = {"staging", "interrupted", "published"};
-    static const char *const files[] = {ECFS_CONFIG_NAME,         ECFS_CATALOG_NAME "-wal",
-                                        ECFS_CATALOG_NAME "-shm", ECFS_CATALOG_NAME,
-                                        ECFS_SCRUB_NAME,          ECFS_SCRUB_NAME "-wal",
-                                        ECFS_SCRUB_NAME "-shm",   ECFS_SCRUB_NAME ".lock",
-                                        ECFS_READS_NAME,          ECFS_READS_NAME "-journal",
-                                        ECFS_DOWN_SINCE_NAME,     ECFS_STAGED_ID_NAME,
-                                        ECFS_IN_USE_NAME,         ECFS_RENEWED_NAME,
-                                        ECFS_CONTROL_SOCKET,      ECFS_KEY_SLOTS_NAME,
-                                        ECFS_KEYS_NEXT_NAME,      ECFS_KEY_SLOTS_NEXT_NAME,
-                                        ECFS_KEYS_NAME,           ECFS_GAPS_NAME,
-                                        ECFS_READER_SOCKET,       ECFS_MONTH_NAME,
-                                        ECFS_MONTH_LOCK_NAME,     ECFS_EVENTS_NAME,
-                                        ECFS_FOLLOWED_NAME,       ECFS_LOCK_NAME};
+    static const char *const files[] = {ECFS_CONFIG_NAME,
+                                        ECFS_CATALOG_NAME "-wal",
+                                        ECFS_CATALOG_NAME "-shm",
+                                        ECFS_CATALOG_NAME,
+                                        ECFS_SCRUB_NAME,
+                                        ECFS_SCRUB_NAME "-wal",
+                                        ECFS_SCRUB_NAME "-shm",
+                                        ECFS_SCRUB_NAME ".lock",
+                                        ECFS_READS_NAME,
+                                        ECFS_READS_NAME "-journal",
+                                        ECFS_DOWN_SINCE_NAME,
+                                        ECFS_STAGED_ID_NAME,
+                                        ECFS_IN_USE_NAME,
+                                        ECFS_RENEWED_NAME,
+                                        ECFS_CONTROL_SOCKET,
+                                        ECFS_KEY_SLOTS_NAME,
+                                        ECFS_KEYS_NEXT_NAME,
+                                        ECFS_KEY_SLOTS_NEXT_NAME,
+                                        ECFS_KEYS_NAME,
+                                        ECFS_GAPS_NAME,
+                                        ECFS_READER_SOCKET,
+                                        ECFS_MONTH_NAME,
+                                        ECFS_MONTH_LOCK_NAME,
+                                        ECFS_EVENTS_NAME,
+                                        ECFS_FOLLOWED_NAME,
+                                        ECFS_CATALOG_PLACE_NAME,
+                                        ECFS_LOCK_NAME};
     for (size_t i = 0; i < G_N_ELEMENTS (folders); i++) {
         g_autofree char *path = g_build_filename (directory, folders[i], NULL);
         g_autoptr (GDir) listing = g_dir_open (path, 0, NULL);
@@ -260,6 +276,16 @@ static bool remove_directory (const char *directory, GError **error)
     }
     return rmdir (directory) == 0 ||
            ecfs_fail_errno (error, errno, "the archive is gone; its directory %s stays", directory);
+}
+
+/* Of a catalog that is in a database; a file goes with the directory. */
+static bool remove_rows (const EcfsArchive *archive, GError **error)
+{
+    g_autofree char *place =
+        ecfs_catalog_place (ecfs_archive_directory (archive), ecfs_archive_config (archive), error);
+    return place != NULL &&
+           (!ecfs_pg_is_location (place) ||
+            (ecfs_catalog_barrier (ecfs_archive_catalog (archive), error) && ecfs_pg_drop (place, error)));
 }
 
 /* Also where it is kept elsewhere. What stays keeps the archive directory, which is told. */
@@ -286,5 +312,5 @@ bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions 
         return false;
     g_autofree char *path = g_strdup (ecfs_archive_directory (archive));
     remove_cache (archive);
-    return remove_directory (path, error);
+    return remove_rows (archive, error) && remove_directory (path, error);
 }

@@ -7,6 +7,7 @@
  *   4 its section of ecfs.conf gone     it is unavailable after the next open, too
  *   5 its row is REMOVED                its name is free, and its identity is known should it ever come back
  */
+#include "archive/catalog_place.h"
 #include "archive/common.h"
 #include "archive/config.h"
 #include "archive/key_watch.h"
@@ -115,7 +116,9 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
         return rows != NULL;
     EcfsSnapshotRow row;
     g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, ecfs_archive_n_endpoints (self) + 1);
-    g_autofree char *path = g_build_filename (ecfs_archive_directory (self), ECFS_CATALOG_NAME, NULL);
+    g_autofree char *path = ecfs_catalog_place (ecfs_archive_directory (self), ecfs_archive_config (self), error);
+    if (path == NULL)
+        return false;
     size_t n_chosen = choose (self, endpoints);
     const EcfsSnapshotOrder order = {.catalog = path,
                                      .live = ecfs_archive_catalog (self),

@@ -1,4 +1,5 @@
 #include "recover/recover.h"
+#include "archive/catalog_place.h"
 #include "archive/common.h"
 #include "archive/keys.h"
 #include "archive/places_gone.h"
@@ -108,8 +109,8 @@ static void tell_ending (const GArray *marks, const EcfsMark *at, const EcfsReco
 /* What the catalog in a directory says of a mark. */
 static bool read_mark (const char *directory, const char *name, EcfsRecover *order, GError **error)
 {
-    g_autofree char *path = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
-    EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
+    g_autofree char *path = ecfs_catalog_place_in (directory, error);
+    EcfsCatalog *catalog = path == NULL ? NULL : ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
     g_autoptr (GArray) marks = catalog == NULL ? NULL : ecfs_catalog_marks (catalog, error);
     (void) ecfs_catalog_close (catalog, NULL); /* it was only read */
     for (guint i = 0; marks != NULL && i < marks->len; i++) {

@@ -1,5 +1,6 @@
 /* What the catalog does in a second, and what a file costs in it: bench_catalog [FILES [DIRECTORY]]. */
 #include "catalog/catalog.h"
+#include "catalog/pg.h"
 #include "util/lock.h"
 
 #include <sqlite3.h>
@@ -177,8 +178,12 @@ int main (int argc, char **argv)
     g_autofree char *dir = g_build_filename (argc > 2 ? argv[2] : g_get_tmp_dir (), "ecfs-bench-XXXXXX", NULL);
     if (mkdtemp (dir) == NULL)
         return 1;
-    g_autofree char *path = g_build_filename (dir, "catalog.db", NULL);
     EcfsUuid archive = ecfs_uuid_new ();
+    const char *server = g_getenv ("ECFS_TEST_POSTGRESQL"); /* measures a catalog there */
+    char archive_text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&archive, archive_text);
+    g_autofree char *path =
+        server == NULL ? g_build_filename (dir, "catalog.db", NULL) : g_strdup_printf ("%s#%s", server, archive_text);
     must (ecfs_catalog_create (path, &archive, &error), error);
     self.catalog = ecfs_catalog_open (path, 0, &error);
     must (self.catalog != NULL, error);
@@ -197,7 +202,10 @@ int main (int argc, char **argv)
     report (&self, "intent + publish, both durable, one thread", 1000);
     publish_all (&self, 1000, 32);
     must (ecfs_catalog_close (self.catalog, &error), error);
-    print_size (path, self.n_files);
+    if (server == NULL)
+        print_size (path, self.n_files);
+    else
+        must (ecfs_pg_drop (path, &error), error);
     g_free (self.inos);
     return unlink (path) == 0 && rmdir (dir) == 0 ? 0 : 1;
 }

@@ -1,0 +1,124 @@
+"""The catalog in PostgreSQL: a mount killed, the database restarted and crashed while files are written, and lost."""
+import shutil
+import signal
+import threading
+
+import lab
+import postgresql
+import pytest
+
+pytestmark = pytest.mark.skipif(not postgresql.have_postgresql(), reason="there is no PostgreSQL")
+FSCK = lab.BUILD / "tools/ecfs-fsck"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with postgresql.Cluster("fsync = on") as made:
+        yield made
+
+
+def make(place, cluster):
+    return place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", f"catalog={cluster.location}")
+
+
+def is_clean(archive):
+    done = lab.run(FSCK, archive.path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return True
+
+
+def test_tree_survives_a_killed_mount(place, cluster):
+    archive = make(place, cluster)
+    assert not (archive.path / "catalog.sqlite").exists()
+    mount = place.mount(archive)
+    lab.real_tree(mount.path / "tree", 60)
+    expected = lab.describe_tree(mount.path)
+    archive.await_stored()
+    mount.kill()
+    mount.start()
+    lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+    mount.umount()
+    assert is_clean(archive)
+
+
+class Writer(threading.Thread):
+    """Makes files until it is told to stop; those whose close() succeeded."""
+
+    def __init__(self, directory):
+        super().__init__(daemon=True)
+        self.directory, self.stopping = directory, threading.Event()
+        self.written, self.refused = {}, []
+
+    def run(self):
+        number = 0
+        while not self.stopping.is_set():
+            path, content = self.directory / f"file-{number:05}", f"content {number}\n" * (number % 300)
+            number += 1
+            try:
+                path.write_text(content)
+                self.written[path.name] = content
+            except OSError as error:
+                self.refused.append(error)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "crashed"])
+def test_database_goes_while_files_are_written(place, cluster, sign):
+    archive = make(place, cluster)
+    mount = place.mount(archive)
+    writer = Writer(mount.path)
+    writer.start()
+    for round_ in range(1, 4):
+        lab.until(lambda: len(writer.written) > 30 * round_, 120, "files are written")
+        cluster.stop(sign)
+        cluster.start()
+        done = len(writer.written)
+        lab.until(lambda: len(writer.written) > done + 5, 120, "files are written again")
+    writer.stopping.set()
+    writer.join()
+    mount.umount()
+    mount = place.mount(archive)
+    found = {path.name: path.read_text() for path in mount.path.iterdir()}
+    assert {name: found.get(name) for name in writer.written} == writer.written
+    mount.umount()
+    assert is_clean(archive)
+
+
+def test_second_mount_is_refused(place, cluster):
+    archive = make(place, cluster)
+    mount = place.mount(archive)
+    twin = archive.path.with_name("twin")
+    shutil.copytree(archive.path, twin, ignore=shutil.ignore_patterns("control.sock", "lock"))
+    with open(twin / "catalog-place", "r+", encoding="utf-8") as place_file:  # a directory that was made elsewhere has another
+        whose, who = place_file.read().split(":")
+        place_file.seek(0)
+        place_file.write(f"{whose}:{who[::-1].strip()[:8]}{who[8:]}")
+    target = place.path / "mnt-twin"
+    target.mkdir()
+    done = lab.ecfs("mount", twin, target, check=False)
+    assert done.returncode != 0 and "has the archive open for writing" in done.stderr
+    (mount.path / "file").write_text("still written\n")
+    mount.umount()
+
+
+def test_lost_database_comes_back_from_the_endpoints(place, cluster):
+    archive = make(place, cluster)
+    mount = place.mount(archive)
+    lab.real_tree(mount.path / "tree", 30)
+    expected = lab.describe_tree(mount.path)
+    mount.umount()
+    schemas = cluster.psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'ecfs_%'").stdout.split()
+    uuid = (archive.path / "catalog-place").read_text().split(":")[0].replace("-", "")
+    assert f"ecfs_{uuid}" in schemas
+    cluster.psql(f'DROP SCHEMA "ecfs_{uuid}" CASCADE')
+    assert lab.ecfs("status", archive.path, check=False).returncode != 0
+    again = lab.Archive(place.path / "again", archive.endpoints)
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    lab.ecfs("recover", again.path, "--force", "--set", f"catalog={cluster.location}", *words)
+    assert not (again.path / "catalog.sqlite").exists()
+    mount = place.mount(again)
+    lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+    (mount.path / "new").write_text("written after that\n")
+    mount.umount()
+    assert is_clean(again)
+    lab.ecfs("destroy", again.path, "--yes")
+    assert cluster.psql(f"SELECT count(*) FROM pg_namespace WHERE nspname = 'ecfs_{uuid}'").stdout.strip() == "0"
