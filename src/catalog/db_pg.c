@@ -348,6 +348,17 @@ static bool in_transaction (EcfsDb *db)
     return is_in_transaction ((Pg *) db);
 }
 
+static bool reconnect (EcfsDb *db, GError **error)
+{
+    Pg *self = (Pg *) db;
+    return ecfs_pg_connect (self, error) && prepare_statements (self, error);
+}
+
+static int settle (EcfsDb *db, GError **error)
+{
+    return reconnect (db, error) ? ecfs_pg_settle ((Pg *) db, error) : -1;
+}
+
 /* A failed transaction is rolled back where COMMIT was asked for, without an error. */
 static bool commit (Pg *self, const char *what, GError **error)
 {
@@ -356,7 +367,7 @@ static bool commit (Pg *self, const char *what, GError **error)
     if (PQresultStatus (result) == PGRES_COMMAND_OK && strcmp (PQcmdStatus (result), "COMMIT") == 0)
         return true;
     self->unsettled = ecfs_pg_is_away (self);
-    if (self->unsettled && ecfs_pg_settle (self, NULL) == 1) /* else whoever tries again asks again */
+    if (self->unsettled && settle (&self->base, NULL) == 1) /* else whoever tries again asks again */
         return true;
     return is_good (result) ? ecfs_fail (error, EIO, "catalog %s: %s: the server rolled back", self->name, what)
                             : ecfs_pg_fail (self, result, what, error);
@@ -551,17 +562,6 @@ static bool set_memory (EcfsDb *db, bool on_disk, GError **error)
 static bool is_away (EcfsDb *db)
 {
     return ecfs_pg_is_away ((Pg *) db);
-}
-
-static bool reconnect (EcfsDb *db, GError **error)
-{
-    Pg *self = (Pg *) db;
-    return ecfs_pg_connect (self, error) && prepare_statements (self, error);
-}
-
-static int settle (EcfsDb *db, GError **error)
-{
-    return reconnect (db, error) ? ecfs_pg_settle ((Pg *) db, error) : -1;
 }
 
 static bool beat (EcfsDb *db, GError **error)

@@ -13,8 +13,8 @@ static inline void run_pg_sql (const char *location, const char *sql)
     g_autofree char *archive = g_strjoinv ("", groups);
     g_auto (GStrv) around = g_strsplit (sql, "x'", -1);
     g_autofree char *own = g_strjoinv ("'\\x", around); /* SQLite's way to write bytes */
-    g_autofree char *command = g_strdup_printf ("SET search_path TO ecfs_%s; %s", archive, own);
-    const char *argv[] = {"psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", parts[0], "-c", command, NULL};
+    g_autofree char *path = g_strdup_printf ("SET search_path TO ecfs_%s", archive);
+    const char *argv[] = {"psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", parts[0], "-c", path, "-c", own, NULL};
     int status = -1;
     g_assert_true (
         g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, &status, NULL));

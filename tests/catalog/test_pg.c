@@ -4,6 +4,8 @@
 #include "check_db.h"
 #include "fixture.h"
 
+#include <pthread.h>
+
 /* The fixture's, opened by another holder. */
 static int open_as (const Fixture *f, const EcfsUuid *holder, unsigned flags)
 {
@@ -87,6 +89,41 @@ static void test_lost_connections (void)
     fixture_clear (&f);
 }
 
+static void *wait_for_commit (void *data)
+{
+    Fixture *f = data;
+    OK (e, ecfs_catalog_barrier (f->catalog, &e));
+    return NULL;
+}
+
+#define WAITS "(SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'ecfs')"
+
+/* A commit that waits for a standby which is not there is on the server's disk; cutting its connection hides that from
+ * whoever asked for it. It is not made again. */
+static void test_unanswered_commit (void)
+{
+    Fixture f;
+    EcfsAttr attr;
+    pthread_t waiting;
+    fixture_init (&f);
+    run_pg_sql (f.path, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
+    run_pg_sql (f.path, "DO $$ BEGIN WHILE current_setting ('synchronous_standby_names') = '' LOOP "
+                        "PERFORM pg_sleep (0.01); END LOOP; END $$");
+    (void) make_file (&f, ECFS_ROOT_INO, "file");
+    g_assert_cmpint (pthread_create (&waiting, NULL, wait_for_commit, &f), ==, 0);
+    run_pg_sql (f.path, "DO $$ BEGIN WHILE NOT EXISTS " WAITS " LOOP PERFORM pg_sleep (0.01); END LOOP; "
+                        "PERFORM pg_terminate_backend (pid) FROM " WAITS " AS one; END $$");
+    run_pg_sql (f.path, "ALTER SYSTEM RESET synchronous_standby_names");
+    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
+    g_assert_cmpint (pthread_join (waiting, NULL), ==, 0);
+    OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "file", &attr, &e));
+    fixture_reopen (&f);
+    OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "file", &attr, &e));
+    g_assert_cmpuint (get_totals (&f).n_inodes, ==, 2);
+    fixture_clear (&f);
+}
+
 static bool add_record (void *user, const GByteArray *record, GError **error)
 {
     (void) error;
@@ -149,6 +186,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/pg/one-process-writes", test_one_writer);
     g_test_add_func ("/pg/who-is-fenced-changes-nothing", test_fenced);
     g_test_add_func ("/pg/lost-connections-lose-nothing", test_lost_connections);
+    g_test_add_func ("/pg/an-unanswered-commit-is-not-made-again", test_unanswered_commit);
     g_test_add_func ("/pg/copies-are-the-same", test_copies);
     return g_test_run ();
 }

@@ -59,6 +59,7 @@ class Writer(threading.Thread):
                 self.written[path.name] = content
             except OSError as error:
                 self.refused.append(error)
+                self.stopping.wait(0.05)
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "crashed"])
@@ -73,6 +74,28 @@ def test_database_goes_while_files_are_written(place, cluster, sign):
         cluster.start()
         done = len(writer.written)
         lab.until(lambda: len(writer.written) > done + 5, 120, "files are written again")
+    writer.stopping.set()
+    writer.join()
+    mount.umount()
+    mount = place.mount(archive)
+    found = {path.name: path.read_text() for path in mount.path.iterdir()}
+    assert {name: found.get(name) for name in writer.written} == writer.written
+    mount.umount()
+    assert is_clean(archive)
+
+
+def test_database_is_away(place, cluster):
+    archive = make(place, cluster)
+    mount = place.mount(archive)
+    writer = Writer(mount.path)
+    writer.start()
+    lab.until(lambda: len(writer.written) > 30, 120, "files are written")
+    cluster.stop()
+    lab.until(lambda: writer.refused, 120, "changes are refused")
+    lab.until(lambda: "postgresql://" in mount.text(), 60, "the log names the catalog")
+    cluster.start()
+    done = len(writer.written)
+    lab.until(lambda: len(writer.written) > done + 20, 120, "files are written again")
     writer.stopping.set()
     writer.join()
     mount.umount()
