@@ -630,6 +630,14 @@ void ecfs_archive_empty_directory (const char *directory, bool made)
         (void) rmdir (directory); /* the error is known already */
 }
 
+/* Of a catalog in a database that was begun; a file goes with the directory. */
+static void remove_rows (const char *directory, const EcfsConfig *config)
+{
+    g_autofree char *place = config->catalog == NULL ? NULL : ecfs_catalog_place (directory, config, NULL);
+    if (place != NULL)
+        (void) ecfs_pg_drop (place, NULL); /* the first error is the one to tell */
+}
+
 bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKeeping how, const EcfsKeyOpener *opener,
                         GError **error)
 {
@@ -657,6 +665,7 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKee
         unmark_endpoint (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->spec);
     if (n_marked < config->endpoints->len)
         tidy_unmarked (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, n_marked))->spec);
+    remove_rows (directory, config);
     ecfs_archive_empty_directory (directory, made);
     return false;
 }

@@ -123,6 +123,16 @@ def test_second_mount_is_refused(place, cluster):
     mount.umount()
 
 
+def test_failed_init_leaves_nothing_in_the_database(place, cluster):
+    before = cluster.psql("SELECT nspname FROM pg_namespace ORDER BY 1").stdout
+    endpoints = place.directories()
+    shutil.rmtree(endpoints[-1].root, ignore_errors=True)
+    endpoints[-1].root.write_text("no directory")
+    with pytest.raises(AssertionError, match="ecfs init"):
+        place.archive(endpoints, "rs:4+2", "--key", "none", "--set", f"catalog={cluster.location}")
+    assert cluster.psql("SELECT nspname FROM pg_namespace ORDER BY 1").stdout == before
+
+
 def test_lost_database_comes_back_from_the_endpoints(place, cluster):
     archive = make(place, cluster)
     mount = place.mount(archive)
