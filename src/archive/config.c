@@ -87,10 +87,13 @@ static bool set_place (char **field, const char *value)
     return true;
 }
 
-static bool set_catalog (char **field, const char *value)
+/* Whatever is wrong with it, it is not quoted: it may have a password. */
+static bool set_catalog (const EcfsConfigOption *option, char **field, const char *value, GError **error)
 {
-    bool is_location = ecfs_pg_is_location (value) && strchr (value, '#') == NULL;
+    bool is_location = ecfs_pg_is_location (value);
     if (!is_location && strcmp (value, "file") != 0)
+        return ecfs_fail (error, EINVAL, "it is not %s", option->values);
+    if (is_location && !ecfs_pg_check_location (value, error))
         return false;
     g_free (*field);
     *field = is_location ? g_strdup (value) : NULL;
@@ -191,8 +194,7 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
         good = set_place (field, value);
         break;
     case ECFS_OPTION_CATALOG:
-        good = set_catalog (field, value);
-        break;
+        return set_catalog (option, field, value, error) || ecfs_prefix (error, "%s", option->key);
     case ECFS_OPTION_PEERS:
         good = set_peers (option, field, value);
         break;

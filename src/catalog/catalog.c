@@ -54,9 +54,9 @@ static void set_broken (EcfsCatalog *self, const char *reason)
 {
     g_critical ("catalog %s: the changes of the last moments are LOST: %s; unmount, check its disk, and mount again",
                 self->path, reason);
-    (void) ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", NULL); /* there may be nothing left to roll back */
-    g_byte_array_set_size (self->redo, 0);
     self->in_txn = false;
+    (void) self->db->ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* there may be nothing to roll back */
+    g_byte_array_set_size (self->redo, 0);
     self->detached = false;
     self->broken = true;
     ecfs_cond_broadcast (&self->committed);
@@ -72,19 +72,22 @@ static bool is_away (EcfsCatalog *self)
     return self->db->ops->is_away != NULL && self->db->ops->is_away (self->db);
 }
 
-/* The database has rolled back on its own: makes the transaction again. False: it is broken, or away. */
-static bool restore_txn (EcfsCatalog *self)
+/* The database has rolled back on its own: makes the transaction again. False: it is broken; or, where the database is
+ * another machine's, which may be able later, detached. */
+static bool restore_txn (EcfsCatalog *self, GError **error)
 {
     const DbOps *ops = self->db->ops;
-    g_autoptr (GError) error = NULL;
+    GError *why = NULL;
     self->detached = true;
-    if (ops->control (self->db, STMT_BEGIN, "beginning again", &error) &&
-        ecfs_replay (self, 0, self->redo->len, &error)) {
+    if (ops->control (self->db, STMT_BEGIN, "beginning again", &why) && ecfs_replay (self, 0, self->redo->len, &why)) {
         self->detached = false;
         return true;
     }
     if (!is_away (self))
-        set_broken (self, error->message);
+        (void) ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* that has an error, too, says what counts */
+    if (ops->settle == NULL || why->code == ESTALE)
+        set_broken (self, why->message);
+    g_propagate_error (error, why);
     return false;
 }
 
@@ -98,10 +101,10 @@ static void set_failure (EcfsCatalog *self, const GError *why)
     if (is_first)
         g_warning ("%s; the changes are kept in memory and tried again each second, further ones are refused",
                    self->failure);
-    if (is_away (self))
-        self->detached = true; /* whether COMMIT took effect is asked first */
-    else if (!in_transaction (self) && !self->detached)
-        (void) restore_txn (self); /* failure or broken says it */
+    if (self->db->ops->settle != NULL) /* whether COMMIT took effect is asked first */
+        self->detached = self->detached || is_away (self) || !in_transaction (self);
+    else if (!in_transaction (self))
+        (void) restore_txn (self, NULL); /* failure or broken says it */
     ecfs_cond_broadcast (&self->committed);
 }
 
@@ -111,12 +114,17 @@ static int reattach (EcfsCatalog *self, GError **error)
 {
     if (!self->detached)
         return 0;
-    int settled = self->db->ops->settle (self->db, error);
-    if (settled == 0 && !restore_txn (self)) {
-        told (ecfs_fail (error, EIO, "catalog %s: the connection is lost again", self->path));
-        return -1;
-    }
+    GError *why = NULL;
+    int settled = self->db->ops->settle (self->db, &why);
+    if (settled == 0 && !restore_txn (self, &why))
+        settled = -1;
+    else if (settled < 0 && why->code == ESTALE)
+        set_broken (self, why->message);
     self->detached = self->detached && settled < 0;
+    if (settled >= 0)
+        ecfs_tell_back (self);
+    else
+        g_propagate_error (error, why);
     return settled;
 }
 
@@ -129,11 +137,39 @@ static bool fail_state (const EcfsCatalog *self, GError **error)
                       self->failure);
 }
 
+/* A failed read has made the database give up the transaction, which nobody rolls back to a savepoint. */
+static bool heal (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GError) why = NULL;
+    if (!self->in_txn || self->detached || is_away (self) || in_transaction (self) || restore_txn (self, &why))
+        return true;
+    if (!self->broken)
+        set_failure (self, why);
+    return fail_state (self, error);
+}
+
 /* Not by ecfs_control (): that would begin again what may be committed. */
 static bool write_down (EcfsCatalog *self, GError **error)
 {
     return (save_counters (self, error) || (ecfs_revive (self, error) && save_counters (self, error))) &&
            self->db->ops->control (self->db, STMT_COMMIT, "COMMIT", error);
+}
+
+/* After a COMMIT that failed with *@why: where the database is away, or has given the transaction up, once more before
+ * anybody hears of it. 1: it had taken effect; 0: it does now; -1: *@why stays. */
+static int write_again (EcfsCatalog *self, GError **why)
+{
+    if (self->db->ops->settle == NULL || (!is_away (self) && in_transaction (self)))
+        return -1;
+    self->detached = true;
+    if (is_away (self) && !ecfs_connect_within (self, NULL))
+        return -1;
+    int settled = reattach (self, NULL);
+    if (settled == 0 && !write_down (self, NULL))
+        settled = -1;
+    if (settled >= 0)
+        g_clear_error (why);
+    return settled;
 }
 
 static bool commit (EcfsCatalog *self, GError **error)
@@ -142,9 +178,11 @@ static bool commit (EcfsCatalog *self, GError **error)
         return true;
     g_autoptr (GError) why = NULL;
     int settled = reattach (self, &why);
+    if (settled == 0 && !write_down (self, &why))
+        settled = write_again (self, &why);
     if (self->broken)
         return fail_state (self, error);
-    if (settled < 0 || (settled == 0 && !write_down (self, &why))) {
+    if (settled < 0) {
         set_failure (self, why);
         return fail_state (self, error);
     }
@@ -187,8 +225,10 @@ static void end_reading (EcfsCatalog *self)
  * A reader beside a writer must see what that commits: its snapshot ends with the read. */
 void ecfs_read_begin (EcfsCatalog *self)
 {
+    (void) heal (self, NULL); /* failure or broken says it */
     if (self->in_txn || self->reading || self->broken)
         return;
+    self->has_read = false;
     self->reading =
         ecfs_control (self, STMT_BEGIN_READ, "reading it", NULL); /* without it each statement has its own */
     if (self->readonly)
@@ -227,7 +267,7 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
     /* Under load the flusher may not get the lock in time. */
     if (self->in_txn && ecfs_now_us () - self->begun_us > 2 * GROUP_US && !commit (self, error))
         return false;
-    if (!self->in_txn && !begin (self, error))
+    if (!heal (self, error) || (!self->in_txn && !begin (self, error)))
         return false;
     if (!ecfs_control (self, STMT_SAVEPOINT, "SAVEPOINT", error))
         return false;
@@ -282,15 +322,16 @@ static void undo (EcfsCatalog *self, const Op *op)
     if (!is_away (self) && in_transaction (self) && ops->control (self->db, STMT_ROLLBACK_TO, "ROLLBACK TO", &why) &&
         ops->control (self->db, STMT_RELEASE, "RELEASE", &why))
         return;
-    if (is_away (self)) {
-        g_clear_error (&why);
-        told (ecfs_fail (&why, EIO, "catalog %s: the connection is lost", self->path));
-        set_failure (self, why);
-    } else if (!in_transaction (self)) {
-        (void) restore_txn (self); /* broken says it */
-    } else {
+    if (!is_away (self) && in_transaction (self)) {
         set_broken (self, why->message);
+        return;
     }
+    g_clear_error (&why);
+    if (is_away (self))
+        told (ecfs_fail (&why, EIO, "catalog %s: the connection is lost", self->path));
+    else if (restore_txn (self, &why) || self->broken)
+        return;
+    set_failure (self, why);
 }
 
 bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error)
@@ -353,7 +394,9 @@ static void beat (EcfsCatalog *self, int64_t now_us)
     g_autoptr (GError) why = NULL;
     if (self->db->ops->beat == NULL || self->in_txn || self->reading || now_us < self->beat_at_us)
         return;
-    if (!self->db->ops->beat (self->db, &why))
+    if (self->db->ops->beat (self->db, &why))
+        ecfs_tell_back (self);
+    else
         g_info ("%s", why->message); /* the next change says it to whoever makes it */
     self->beat_at_us = now_us + BEAT_US;
 }
@@ -449,6 +492,7 @@ static void free_catalog (EcfsCatalog *self)
     ecfs_cond_clear (&self->committed);
     ecfs_mutex_clear (&self->lock);
     g_free (self->failure);
+    g_free (self->away);
     g_free (self->refusal);
     g_free (self->path);
     g_free (self);
@@ -468,7 +512,7 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
         return NULL;
     }
     if (!readonly && (errno = pthread_create (&self->flusher, NULL, flush, self)) != 0) {
-        told (ecfs_fail_errno (error, errno, "catalog %s: starting a thread", path));
+        told (ecfs_fail_errno (error, errno, "catalog %s: starting a thread", name));
         free_catalog (self);
         return NULL;
     }
@@ -625,6 +669,8 @@ char *ecfs_catalog_trouble (EcfsCatalog *self)
     ecfs_mutex_lock (&self->lock);
     if (self->broken || self->failure != NULL)
         told (fail_state (self, &error));
+    else if (self->away != NULL)
+        told (ecfs_fail (&error, EIO, "%s; names cannot be read until it is back", self->away));
     ecfs_mutex_unlock (&self->lock);
     return error == NULL ? NULL : g_strdup (error->message);
 }

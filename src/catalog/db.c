@@ -112,6 +112,7 @@ EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, s
     EcfsQuery *query = self->db->ops->query (self->db, id, values, n_values, error);
     if (query == NULL && ecfs_revive (self, error))
         query = self->db->ops->query (self->db, id, values, n_values, error);
+    self->has_read = self->has_read || query != NULL;
     return query;
 }
 

@@ -11,7 +11,7 @@
  *   open     operations since BEGIN are in SQLite's   redo, flush_at_us            commit: → idle, or failing
  *            cache and, as statements, in redo
  *   failing  COMMIT failed; the operations were       failure, flush_at_us (the    commit succeeds: → idle
- *            replayed from redo, so they are visible  next try)                    replay fails: → broken
+ *            replayed from redo, so they are visible  next try)                    replay fails: → broken (SQLite)
  *   broken   replay failed: operations are lost       broken                       close
  *
  * SQLite rolls a transaction back when its COMMIT fails; redo, the list of changing statements with their values, is
@@ -21,6 +21,7 @@
  * A database that is reached by a connection may be away. Where the connection is lost in the middle of a transaction,
  * the statement that notices it makes it again from redo, for some seconds (revive.c); then the transaction is failing
  * and detached. Where it is lost during COMMIT, the database is asked whether that took effect before anything else.
+ * There a replay that fails is tried again, too: it breaks only when another process has taken the archive over.
  */
 #ifndef ECFS_CATALOG_DB_H
 #define ECFS_CATALOG_DB_H
@@ -83,6 +84,7 @@ struct EcfsCatalog {
     uint64_t txn;         /* number of the last transaction begun */
     uint64_t durable_txn; /* number of the last one committed */
     bool reading;         /* a read transaction is open; never with in_txn */
+    bool has_read;        /* something was read in it; valid with reading */
     unsigned n_waiting;   /* durable callers whose change is made */
     unsigned last_group;  /* n_waiting at the last COMMIT */
     int64_t begun_us;
@@ -90,6 +92,8 @@ struct EcfsCatalog {
     int64_t flush_at_us;                               /* when the flusher ends in_txn or reading */
     char *failure;                                     /* why COMMIT fails, or NULL */
     int failure_code;                                  /* its errno; valid with failure */
+    char *away;                                        /* why there is no connection, or NULL */
+    int64_t connect_at_us;                             /* when it is tried again; valid with away */
     char *refusal;                                     /* why nothing may change that the journal tells, or NULL */
     void (*on_commit) (void *user, uint64_t sequence); /* NULL: nobody wants to know */
     void *on_commit_user;
@@ -168,6 +172,11 @@ bool ecfs_fail_detached (const EcfsCatalog *self, GError **error) __attribute__ 
 /** After a statement that failed with *@error: whether that was for a lost connection, which is made anew with all that
  * was changed since BEGIN, so that the statement can be run again. Then *@error is cleared. */
 bool ecfs_revive (EcfsCatalog *self, GError **error);
+
+/** Connects within some seconds; when the last attempt failed, once, and not twice in a second. */
+bool ecfs_connect_within (EcfsCatalog *self, GError **error);
+/** The connection is there again. */
+void ecfs_tell_back (EcfsCatalog *self);
 
 /** A query with its values bound; NULL with @error. To be stepped and given to ecfs_query_end (). */
 EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);

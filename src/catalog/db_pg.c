@@ -19,6 +19,7 @@ typedef struct PgQuery {
     PGresult *rows;  /* those that were read; NULL: none */
     int row;         /* that it is at, of rows */
     unsigned cursor; /* its number; 0: there is none */
+    unsigned begun;  /* n_begun when it was made: else it has ended */
     bool last;       /* no more rows can be read */
 } PgQuery;
 
@@ -196,8 +197,10 @@ static PGresult *send_with (Pg *self, const char *const *texts, size_t n_texts, 
     PGresult *kept = sent ? gather (self, n_texts + 1) : NULL;
     if (sent)
         PQclear (next_result (self)); /* of the sync */
-    if (PQexitPipelineMode (self->conn) != 1 && !ecfs_pg_is_away (self))
+    if (PQexitPipelineMode (self->conn) != 1 && !ecfs_pg_is_away (self)) {
         g_warning ("catalog %s: %s", self->name, PQerrorMessage (self->conn));
+        ecfs_pg_hang_up (self); /* it would take nothing else */
+    }
     return kept;
 }
 
@@ -220,11 +223,30 @@ static bool fail_statement (const Pg *self, const PGresult *result, StatementId 
     return ecfs_pg_fail (self, result, g_strchomp (what), error);
 }
 
+/* Also in one that a failed statement has ended. */
+static bool is_in_transaction (const Pg *self)
+{
+    return self->begin_read || (!ecfs_pg_is_away (self) && PQtransactionStatus (self->conn) != PQTRANS_IDLE);
+}
+
+static bool roll_back (Pg *self, const char *what, GError **error)
+{
+    bool nothing = self->begin_read || !is_in_transaction (self);
+    self->begin_read = self->savepoint = self->release = false;
+    self->n_begun++;
+    if (nothing || ecfs_pg_run_sql (self, "ROLLBACK", what, NULL, error))
+        return true;
+    if (!ecfs_pg_is_away (self))
+        return false;
+    g_clear_error (error); /* with the connection the transaction is gone */
+    return true;
+}
+
 /* A read whose statement failed cannot go on in its transaction. */
 static void leave_failed_read (Pg *self)
 {
     if (self->reading && PQtransactionStatus (self->conn) == PQTRANS_INERROR)
-        (void) ecfs_pg_run_sql (self, "ROLLBACK", "ROLLBACK", NULL, NULL); /* the first error is told */
+        (void) roll_back (self, "ROLLBACK", NULL); /* the first error is told */
 }
 
 /* Preparing */
@@ -338,14 +360,10 @@ static bool run (EcfsDb *db, StatementId id, const Value *values, size_t n_value
     return true;
 }
 
-static bool is_in_transaction (const Pg *self)
-{
-    return self->begin_read || (!ecfs_pg_is_away (self) && PQtransactionStatus (self->conn) != PQTRANS_IDLE);
-}
-
 static bool in_transaction (EcfsDb *db)
 {
-    return is_in_transaction ((Pg *) db);
+    const Pg *self = (Pg *) db;
+    return is_in_transaction (self) && (self->begin_read || PQtransactionStatus (self->conn) != PQTRANS_INERROR);
 }
 
 static bool reconnect (EcfsDb *db, GError **error)
@@ -364,25 +382,14 @@ static bool commit (Pg *self, const char *what, GError **error)
 {
     self->release = self->savepoint = false;
     autoresult *result = PQexec (self->conn, self->statements[STMT_COMMIT].sql);
-    if (PQresultStatus (result) == PGRES_COMMAND_OK && strcmp (PQcmdStatus (result), "COMMIT") == 0)
+    self->n_begun++;
+    if (PQresultStatus (result) == PGRES_COMMAND_OK && strcmp (PQcmdStatus (result), "COMMIT") == 0) {
+        self->committed = self->txn;
         return true;
+    }
     self->unsettled = ecfs_pg_is_away (self);
-    if (self->unsettled && settle (&self->base, NULL) == 1) /* else whoever tries again asks again */
-        return true;
     return is_good (result) ? ecfs_fail (error, EIO, "catalog %s: %s: the server rolled back", self->name, what)
                             : ecfs_pg_fail (self, result, what, error);
-}
-
-static bool roll_back (Pg *self, const char *what, GError **error)
-{
-    bool nothing = self->begin_read || !is_in_transaction (self);
-    self->begin_read = self->savepoint = self->release = false;
-    if (nothing || ecfs_pg_run_sql (self, "ROLLBACK", what, NULL, error))
-        return true;
-    if (!ecfs_pg_is_away (self))
-        return false;
-    g_clear_error (error); /* with the connection the transaction is gone */
-    return true;
 }
 
 static bool roll_back_to (Pg *self, const char *what, GError **error)
@@ -394,10 +401,12 @@ static bool control (EcfsDb *db, StatementId id, const char *what, GError **erro
 {
     Pg *self = (Pg *) db;
     switch (id) {
-    case STMT_BEGIN:
+    case STMT_BEGIN: /* one that failed may be open */
         self->reading = false;
-        return ecfs_pg_begin (self, error);
+        return roll_back (self, what, error) && ecfs_pg_begin (self, error);
     case STMT_BEGIN_READ:
+        if (!roll_back (self, what, error))
+            return false;
         self->begin_read = self->reading = true;
         return true;
     case STMT_COMMIT:
@@ -431,11 +440,16 @@ static int64_t inserted (EcfsDb *db)
 static bool fetch (PgQuery *self, GError **error)
 {
     char sql[64];
+    if (self->begun != self->of->n_begun)
+        return ecfs_fail (error, EIO, "catalog %s: the connection was lost while it was read", self->of->name);
     g_snprintf (sql, sizeof sql, "FETCH %d FROM c%u", PART, self->cursor);
     PQclear (self->rows); /* NULL is accepted */
     self->rows = PQexecParams (self->of->conn, sql, 0, NULL, NULL, NULL, NULL, 1);
-    if (PQresultStatus (self->rows) != PGRES_TUPLES_OK)
-        return ecfs_pg_fail (self->of, self->rows, "reading", error);
+    if (PQresultStatus (self->rows) != PGRES_TUPLES_OK) {
+        told (ecfs_pg_fail (self->of, self->rows, "reading", error));
+        leave_failed_read (self->of);
+        return false;
+    }
     self->row = 0;
     self->last = PQntuples (self->rows) < PART;
     return true;
@@ -455,7 +469,8 @@ static void end (EcfsQuery *query)
     PgQuery *self = (PgQuery *) query;
     char sql[32];
     g_snprintf (sql, sizeof sql, "CLOSE c%u", self->cursor);
-    if (self->cursor != 0 && !ecfs_pg_is_away (self->of) && PQtransactionStatus (self->of->conn) == PQTRANS_INTRANS)
+    if (self->cursor != 0 && self->begun == self->of->n_begun && !ecfs_pg_is_away (self->of) &&
+        PQtransactionStatus (self->of->conn) == PQTRANS_INTRANS)
         (void) ecfs_pg_run_sql (self->of, sql, "reading", NULL, NULL); /* it ends with the transaction */
     PQclear (self->rows);
     g_free (self);
@@ -473,7 +488,7 @@ static const QueryOps query_ops = {.step = step,
 static PgQuery *new_query (Pg *self)
 {
     PgQuery *query = g_new0 (PgQuery, 1);
-    *query = (PgQuery){.base.ops = &query_ops, .of = self, .row = -1, .last = true};
+    *query = (PgQuery){.base.ops = &query_ops, .of = self, .begun = self->n_begun, .row = -1, .last = true};
     return query;
 }
 

@@ -15,7 +15,9 @@
 
 /** Whether @path is a location and no file. */
 bool ecfs_pg_is_location (const char *path);
-/** "catalog postgresql://host/name" without what is secret; g_free (). */
+/** Whether libpq takes @text, and nothing secret is in it: else EINVAL, with a message that does not quote it. */
+bool ecfs_pg_check_location (const char *text, GError **error);
+/** "postgresql://host/name" without what is secret; g_free (). */
 char *ecfs_pg_display (const char *location);
 
 /** Connects and, unless @readonly, takes the archive; waits while it cannot tell whether another process is alive.

@@ -14,16 +14,47 @@ bool ecfs_pg_is_location (const char *path)
            g_str_has_prefix (path, "service=");
 }
 
+static const char *option_of (const PQconninfoOption *options, const char *key)
+{
+    for (; options != NULL && options->keyword != NULL; options++)
+        if (strcmp (options->keyword, key) == 0)
+            return options->val != NULL && *options->val != '\0' ? options->val : NULL;
+    return NULL;
+}
+
+/* What libpq finds wrong may quote a password, where a character in it ends another part. */
+bool ecfs_pg_check_location (const char *text, GError **error)
+{
+    char *why = NULL;
+    PQconninfoOption *options = strchr (text, '#') == NULL ? PQconninfoParse (text, &why) : NULL;
+    const char *port = option_of (options, "port");
+    bool secret = option_of (options, "password") != NULL || option_of (options, "sslpassword") != NULL;
+    bool good = options != NULL && (port == NULL || strspn (port, "0123456789,") == strlen (port));
+    PQconninfoFree (options); /* NULL is accepted, also by the next */
+    PQfreemem (why);
+    if (good && !secret)
+        return true;
+    return secret ? ecfs_fail (error, EINVAL, "no password belongs there: put it into ~/.pgpass, or set passfile")
+                  : ecfs_fail (error, EINVAL,
+                               "it is no connection string that libpq takes, or has a '#'; no password belongs there");
+}
+
 /* Without user, password and options. */
 static char *display_of (const char *conninfo)
 {
-    if (g_str_has_prefix (conninfo, "service="))
-        return g_strndup (conninfo, strcspn (conninfo, " "));
-    const char *hosts = strstr (conninfo, "://") + 3;
-    size_t n = strcspn (hosts, "?");
-    const char *user = memrchr (hosts, '@', n);
-    size_t n_user = user == NULL ? 0 : (size_t) (user + 1 - hosts);
-    return g_strdup_printf ("postgresql://%.*s", (int) (n - n_user), hosts + n_user);
+    PQconninfoOption *options = PQconninfoParse (conninfo, NULL);
+    const char *host = option_of (options, "host"), *port = option_of (options, "port");
+    const char *name = option_of (options, "dbname"), *service = option_of (options, "service");
+    bool is_socket = host == NULL || *host == '/';
+    if (port != NULL && strspn (port, ",") == strlen (port)) /* libpq's for as many hosts */
+        port = NULL;
+    char *text = options == NULL ? g_strdup ("in PostgreSQL")
+                 : service != NULL
+                     ? g_strdup_printf ("service=%s", service)
+                     : g_strdup_printf ("postgresql://%s%s%s/%s", is_socket ? "" : host, port == NULL ? "" : ":",
+                                        port == NULL ? "" : port, name == NULL ? "" : name);
+    PQconninfoFree (options); /* NULL is accepted */
+    return text;
 }
 
 char *ecfs_pg_display (const char *location)
@@ -131,16 +162,34 @@ static void take_notice (void *user, const PGresult *result)
         g_debug ("catalog %s: %s", self->name, text);
 }
 
+/* A service's options are known to a connection that begins, before anything is sent. "prefer" is libpq's own. */
+static bool service_says_mode (const char *conninfo)
+{
+    const char *keys[] = {"dbname", NULL}, *values[] = {conninfo, NULL};
+    PGconn *begun = PQconnectStartParams (keys, values, 1);
+    PQconninfoOption *options = PQconninfo (begun);
+    bool says = g_strcmp0 (option_of (options, "sslmode"), "prefer") != 0;
+    PQconninfoFree (options); /* NULL is accepted, also by the next */
+    PQfinish (begun);
+    return says;
+}
+
 /* Passwords and catalogs go to the right server only, unless whoever wrote the location said otherwise. */
 static bool wants_verified (const char *conninfo)
 {
-    return !g_str_has_prefix (conninfo, "service=") && strstr (conninfo, "sslmode=") == NULL &&
-           g_getenv ("PGSSLMODE") == NULL;
+    PQconninfoOption *options = PQconninfoParse (conninfo, NULL);
+    bool says = option_of (options, "sslmode") != NULL || g_getenv ("PGSSLMODE") != NULL ||
+                (option_of (options, "service") != NULL && service_says_mode (conninfo));
+    PQconninfoFree (options); /* NULL is accepted */
+    return !says;
 }
 
-static PGconn *begin_connection (const Pg *self)
+static PGconn *begin_connection (Pg *self)
 {
-    bool verified = wants_verified (self->conninfo);
+    if (!self->is_asked)
+        self->is_verified = wants_verified (self->conninfo);
+    self->is_asked = true;
+    bool verified = self->is_verified;
     /* What is behind dbname was not said there. */
     const char *keys[] = {"connect_timeout",
                           "tcp_user_timeout",
@@ -156,13 +205,24 @@ static PGconn *begin_connection (const Pg *self)
     return PQconnectdbParams (keys, values, 1);
 }
 
-/* Rows are found by keys, also while the server thinks that a table is empty; and a commit is on a disk. */
-static const char setup[] =
-    "SELECT set_config ('client_min_messages', 'warning', false), set_config ('enable_seqscan', 'off', false), "
-    "set_config ('jit', 'off', false), "
-    "set_config ('plan_cache_mode', 'force_generic_plan', false), "
-    "set_config ('idle_in_transaction_session_timeout', '0', false), set_config ('statement_timeout', '0', false), "
-    "CASE WHEN current_setting ('synchronous_commit') = 'off' THEN set_config ('synchronous_commit', 'on', false) END";
+#define SET(key, value) "set_config ('" key "', '" value "', false), "
+/* Rows are found by keys, also while the server thinks that a table is empty; a commit is on a disk, whatever the
+ * server's configuration says later; and a transaction of ours whose connection is gone without a word keeps others,
+ * and this process itself, from the archive for a short time only. */
+static const char setup[] = "SELECT " SET ("client_min_messages", "warning") SET ("search_path", "") SET (
+    "enable_seqscan",
+    "off") SET ("jit",
+                "off") SET ("plan_cache_mode",
+                            "force_generic_plan") SET ("statement_timeout",
+                                                       "0") SET ("lock_timeout",
+                                                                 "20s") SET ("idle_session_timeout",
+                                                                             "0") SET ("default_transaction_read_only",
+                                                                                       "off")
+    SET ("tcp_keepalives_idle", "10") SET ("tcp_keepalives_interval", "5") SET ("tcp_keepalives_count", "3") SET (
+        "tcp_user_timeout",
+        "15000") "set_config ('synchronous_commit', CASE current_setting ('synchronous_commit') WHEN 'off' THEN 'on' "
+                 "ELSE current_setting ('synchronous_commit') END, false), "
+                 "set_config ('idle_in_transaction_session_timeout', ";
 
 static bool check_server (Pg *self, GError **error)
 {
@@ -180,24 +240,36 @@ static bool check_server (Pg *self, GError **error)
                           "catalog %s: the server is a standby, which may lag: name the one that takes "
                           "changes (target_session_attrs=read-write finds it)",
                           self->name);
-    autoresult *set = ecfs_pg_ask_sql (self, setup, "connecting", error);
+    /* Who copies may wait for what takes the copy. */
+    g_autofree char *sql = g_strconcat (setup, self->readonly ? "'0'" : "'15s'", ", false)", NULL);
+    autoresult *set = ecfs_pg_ask_sql (self, sql, "connecting", error);
     return set != NULL;
+}
+
+void ecfs_pg_hang_up (Pg *self)
+{
+    PQfinish (self->conn); /* NULL is accepted */
+    self->conn = NULL;
 }
 
 bool ecfs_pg_connect (Pg *self, GError **error)
 {
     if (!ecfs_pg_is_away (self))
         return true;
-    PQfinish (self->conn); /* NULL is accepted */
+    ecfs_pg_hang_up (self);
     self->begin_read = self->savepoint = self->release = self->prepared = false;
+    self->n_begun++;
     self->conn = begin_connection (self);
-    if (PQstatus (self->conn) != CONNECTION_OK)
-        return ecfs_pg_fail (self, NULL, "connecting", error);
+    if (PQstatus (self->conn) != CONNECTION_OK) {
+        const char *what = PQconnectionNeedsPassword (self->conn) || PQconnectionUsedPassword (self->conn)
+                               ? "connecting (its password is looked for in ~/.pgpass)"
+                               : "connecting";
+        return ecfs_pg_fail (self, NULL, what, error);
+    }
     (void) PQsetNoticeReceiver (self->conn, take_notice, self); /* the former is libpq's own */
     if (check_server (self, error))
         return true;
-    PQfinish (self->conn);
-    self->conn = NULL;
+    ecfs_pg_hang_up (self);
     return false;
 }
 

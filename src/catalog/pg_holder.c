@@ -1,7 +1,8 @@
 /*
  * Who has an archive open for writing: the row `holder`, which every transaction changes first. So it shows signs of
  * life, decides whether a COMMIT that nobody answered took effect, and fences: a process that was taken for dead finds
- * another session in it, and can change nothing more.
+ * another session in it, and can change nothing more. It also has the number of the last transaction: a database that
+ * came back without what it had committed, as from an asynchronous standby, is noticed before anything is built on it.
  *
  * Whether a process is alive is judged by the number of its signs while one looks, never by clocks of several machines.
  */
@@ -68,7 +69,7 @@ static bool take_from (Pg *self, const Sign *former, bool *ret_taken, GError **e
     if (*ret_taken) {
         g_free (self->session);
         self->session = g_strdup (text);
-        self->txn = 0;
+        self->txn = self->committed = 0;
     }
     return true;
 }
@@ -122,6 +123,8 @@ void ecfs_pg_leave (Pg *self)
 {
     if (self->session == NULL || ecfs_pg_is_away (self))
         return;
+    if (PQtransactionStatus (self->conn) != PQTRANS_IDLE)
+        (void) ecfs_pg_run_sql (self, "ROLLBACK", "leaving it", NULL, NULL); /* the next says it */
     g_autofree char *sql = g_strdup_printf ("UPDATE \"%s\".holder SET session = NULL WHERE id = 1 AND session = '%s'",
                                             self->schema, self->session);
     g_autoptr (GError) why = NULL;
@@ -133,6 +136,11 @@ static bool fail_fenced (Pg *self, GError **error)
 {
     g_auto (Sign) sign = {.session = NULL};
     bool known = read_sign (self, &sign, NULL);
+    if (known && g_strcmp0 (sign.session, self->session) == 0)
+        return ecfs_fail (error, ESTALE,
+                          "catalog %s: the database lacks changes that it had committed, as after a failover to a "
+                          "standby that lagged, or a restored backup: drop the schema %s, and 'ecfs recover' into it",
+                          self->name, self->schema);
     return ecfs_fail (
         error, ESTALE,
         "catalog %s: %s has taken the archive over, as nothing was heard of this process: unmount it here", self->name,
@@ -152,15 +160,16 @@ bool ecfs_pg_begin (Pg *self, GError **error)
 {
     uint64_t changes = 0;
     g_autofree char *sql = g_strdup_printf (
-        "%s; UPDATE \"%s\".holder SET txn = %" G_GUINT64_FORMAT ", beat = beat + 1 WHERE id = 1 AND session = '%s'",
-        self->statements[STMT_BEGIN].sql, self->schema, self->txn + 1, self->session);
-    if (!ecfs_pg_run_sql (self, sql, "BEGIN", &changes, error))
-        return false;
-    self->txn++;
-    if (changes == 1)
+        "%s; UPDATE \"%s\".holder SET txn = %" G_GUINT64_FORMAT ", beat = beat + 1 WHERE id = 1 AND session = '%s' "
+        "AND txn = %" G_GUINT64_FORMAT,
+        self->statements[STMT_BEGIN].sql, self->schema, self->txn + 1, self->session, self->committed);
+    bool begun = ecfs_pg_run_sql (self, sql, "BEGIN", &changes, error);
+    self->txn += begun;
+    if (begun && changes == 1)
         return true;
-    (void) ecfs_pg_run_sql (self, "ROLLBACK", "ROLLBACK", NULL, NULL); /* nothing was changed */
-    return fail_fenced (self, error);
+    if (!ecfs_pg_is_away (self))
+        (void) ecfs_pg_run_sql (self, "ROLLBACK", "ROLLBACK", NULL, NULL); /* nothing was changed */
+    return begun && fail_fenced (self, error);
 }
 
 /* The row is locked until the former connection's transaction has ended, one way or the other. */
@@ -179,6 +188,12 @@ int ecfs_pg_settle (Pg *self, GError **error)
         told (fail_fenced (self, error));
         return -1;
     }
+    uint64_t last = g_ascii_strtoull (PQgetvalue (rows, 0, 0), NULL, 10);
+    if (last != self->txn && last != self->committed) {
+        told (fail_fenced (self, error));
+        return -1;
+    }
     self->unsettled = false;
-    return g_ascii_strtoull (PQgetvalue (rows, 0, 0), NULL, 10) == self->txn ? 1 : 0;
+    self->committed = last;
+    return last == self->txn ? 1 : 0;
 }

@@ -25,10 +25,13 @@ typedef struct Pg {
     char *schema; /* quoted where it is used: "ecfs_" and the archive's UUID in hex */
     EcfsUuid holder;
     bool readonly;
+    bool is_asked, is_verified;          /* whether the server's certificate is to be looked at */
     PGconn *conn;                        /* NULL: not connected */
     bool prepared;                       /* its statements are known to it */
     char *session;                       /* of this opening, while it holds the archive; NULL: it does not */
     uint64_t txn;                        /* number of the last transaction begun in the session */
+    uint64_t committed;                  /* of the last that is known to be committed */
+    unsigned n_begun;                    /* changes when a transaction, and so its cursors, may have ended */
     bool reading;                        /* its transaction, if there is one, only reads */
     bool unsettled;                      /* the connection went during its COMMIT */
     bool begin_read, savepoint, release; /* to be sent before the next statement, in this order: release last made */
@@ -44,6 +47,8 @@ void ecfs_pg_free (Pg *self);
 
 /** Connects unless it is connected; a new connection knows no statements. */
 bool ecfs_pg_connect (Pg *self, GError **error);
+/** Ends the connection. */
+void ecfs_pg_hang_up (Pg *self);
 /** Whether the connection is lost, or there is none. */
 bool ecfs_pg_is_away (const Pg *self);
 

@@ -16,6 +16,12 @@ bool ecfs_pg_is_location (const char *path)
            g_str_has_prefix (path, "service=");
 }
 
+/* An ecfs that has libpq may have made it. */
+bool ecfs_pg_check_location (const char *text, GError **error)
+{
+    return true;
+}
+
 char *ecfs_pg_display (const char *location)
 {
     return g_strdup ("in PostgreSQL");

@@ -3,6 +3,7 @@
 
 #define REVIVE_US (5 * G_USEC_PER_SEC) /* a server restarts within seconds; then changes are refused */
 #define PAUSE_US  (G_USEC_PER_SEC / 10)
+#define RETRY_US  G_USEC_PER_SEC
 
 bool ecfs_fail_detached (const EcfsCatalog *self, GError **error)
 {
@@ -10,18 +11,41 @@ bool ecfs_fail_detached (const EcfsCatalog *self, GError **error)
                       self->failure == NULL ? "the database is away" : self->failure);
 }
 
-static bool connect_within (EcfsCatalog *self, int64_t us, GError **error)
+static void set_away (EcfsCatalog *self, const GError *why)
+{
+    if (self->away == NULL)
+        g_warning ("%s; tried again each second, until then names cannot be read and changes are refused",
+                   why->message);
+    g_free (self->away);
+    self->away = g_strdup (why->message);
+    self->connect_at_us = ecfs_now_us () + RETRY_US;
+}
+
+void ecfs_tell_back (EcfsCatalog *self)
+{
+    if (self->away != NULL)
+        g_message ("catalog %s: the database is there again", self->path);
+    g_clear_pointer (&self->away, g_free);
+}
+
+bool ecfs_connect_within (EcfsCatalog *self, GError **error)
 {
     const DbOps *ops = self->db->ops;
-    int64_t until_us = ecfs_now_us () + us;
+    int64_t until_us = ecfs_now_us () + (self->away == NULL ? REVIVE_US : 0);
+    if (self->away != NULL && ecfs_now_us () < self->connect_at_us) /* whoever waits for the lock need not wait again */
+        return ecfs_fail (error, EIO, "%s", self->away);
     for (;;) {
-        g_autoptr (GError) why = NULL;
-        if (ops->reconnect (self->db, &why))
+        GError *why = NULL;
+        if (ops->reconnect (self->db, &why)) {
+            ecfs_tell_back (self);
             return true;
+        }
         if (ecfs_now_us () >= until_us || !ops->is_away (self->db)) {
-            g_propagate_error (error, g_steal_pointer (&why));
+            set_away (self, why);
+            g_propagate_error (error, why);
             return false;
         }
+        g_error_free (why);
         g_usleep (PAUSE_US);
     }
 }
@@ -41,12 +65,17 @@ bool ecfs_revive (EcfsCatalog *self, GError **error)
     const DbOps *ops = self->db->ops;
     g_autoptr (GError) why = NULL;
     /* What a reader beside a writer has read would be of another moment than what it is about to read. */
-    if (ops->is_away == NULL || !ops->is_away (self->db) || self->detached || (self->readonly && self->reading))
+    if (ops->is_away == NULL || !ops->is_away (self->db) || self->detached ||
+        (self->readonly && self->reading && self->has_read))
         return false;
     g_info ("catalog %s: the connection is lost; connecting anew", self->path);
-    if (!connect_within (self, REVIVE_US, &why) || (self->in_txn && !begin_again (self, &why)) ||
-        (self->reading && !ops->control (self->db, STMT_BEGIN_READ, "reading it", &why)))
+    if (!ecfs_connect_within (self, &why))
         return false; /* the first error is the one to tell */
+    if ((self->in_txn && !begin_again (self, &why)) ||
+        (self->reading && !ops->control (self->db, STMT_BEGIN_READ, "reading it", &why))) {
+        (void) ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* half of it; whoever undoes makes it again */
+        return false;
+    }
     g_clear_error (error);
     return true;
 }

@@ -1,5 +1,6 @@
 /* What only a catalog in PostgreSQL has: who may write, connections that are lost, and copies between it and files. */
 #include "catalog/catalog.h"
+#include "catalog/marks.h"
 #include "catalog/pg.h"
 #include "check_db.h"
 #include "fixture.h"
@@ -89,18 +90,183 @@ static void test_lost_connections (void)
     fixture_clear (&f);
 }
 
+/* Whoever only reads connects anew as well. */
+static void test_lost_reader (void)
+{
+    Fixture f;
+    EcfsAttr attr;
+    g_autoptr (GError) error = NULL;
+    fixture_init (&f);
+    (void) make_file (&f, ECFS_ROOT_INO, "file");
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    EcfsCatalog *reader = ecfs_catalog_open (f.path, ECFS_CATALOG_READONLY, &error);
+    g_assert_no_error (error);
+    OK (e, ecfs_catalog_lookup (reader, ECFS_ROOT_INO, "file", &attr, &e));
+    cut_connections (&f);
+    OK (e, ecfs_catalog_lookup (reader, ECFS_ROOT_INO, "file", &attr, &e));
+    OK (e, ecfs_catalog_close (reader, &e));
+    fixture_clear (&f);
+}
+
+static bool makes (Fixture *f, const char *name)
+{
+    EcfsNewInode new = {.mode = S_IFREG | 0644};
+    EcfsAttr attr;
+    return ecfs_catalog_make (f->catalog, ECFS_ROOT_INO, name, &new, &attr, NULL, NULL);
+}
+
+static void await_commit (Fixture *f)
+{
+    for (unsigned i = 0; i < 300 && !ecfs_catalog_barrier (f->catalog, NULL); i++)
+        g_usleep (G_USEC_PER_SEC / 20);
+    OK (e, ecfs_catalog_barrier (f->catalog, &e));
+}
+
+/* What the server refuses fails alone: what was done before in the same transaction stays, and one that could not
+ * begin is not in the way of the next. */
+static void test_refused (void)
+{
+    static const char function[] =
+        "CREATE SEQUENCE asked; CREATE FUNCTION refuse () RETURNS trigger LANGUAGE plpgsql SET search_path FROM "
+        "CURRENT "
+        "AS $$ BEGIN IF nextval ('asked') IN (2, 3, 4) THEN RAISE EXCEPTION 'no room'; END IF; RETURN NEW; END $$";
+    Fixture f;
+    EcfsAttr attr;
+    fixture_init (&f);
+    run_pg_sql (f.path, function);
+    run_pg_sql (f.path, "CREATE TRIGGER refuse BEFORE UPDATE ON holder FOR EACH ROW WHEN (NEW.txn <> OLD.txn) "
+                        "EXECUTE FUNCTION refuse ()");
+    g_assert_true (makes (&f, "first"));
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    for (unsigned i = 0; i < 3; i++)
+        g_assert_false (makes (&f, "none"));
+    g_assert_true (makes (&f, "second"));
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    run_pg_sql (f.path, "DROP TRIGGER refuse ON holder");
+    run_pg_sql (f.path, "CREATE TRIGGER refuse BEFORE INSERT ON entries FOR EACH ROW EXECUTE FUNCTION refuse ()");
+    run_pg_sql (f.path, "SELECT setval ('asked', 1, false)");
+    g_assert_true (makes (&f, "third"));
+    g_assert_false (makes (&f, "none")); /* and making the third again is refused twice */
+    await_commit (&f);
+    g_assert_true (makes (&f, "fourth"));
+    fixture_reopen (&f);
+    for (unsigned i = 0; i < 4; i++) {
+        static const char *const names[] = {"first", "second", "third", "fourth"};
+        OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, names[i], &attr, &e));
+    }
+    g_assert_cmpuint (get_totals (&f).n_inodes, ==, 5);
+    fixture_clear (&f);
+}
+
+/* A query that fails amid changes takes none of them along. */
+static void test_failed_query (void)
+{
+    Fixture f;
+    EcfsAttr attr;
+    fixture_init (&f);
+    run_pg_sql (f.path, "ALTER TABLE marks RENAME TO away");
+    g_assert_true (makes (&f, "before"));
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_catalog_marks (f.catalog, &error));
+    g_assert_nonnull (error);
+    g_assert_true (makes (&f, "after"));
+    g_assert_true (makes (&f, "later"));
+    run_pg_sql (f.path, "ALTER TABLE away RENAME TO marks");
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    fixture_reopen (&f);
+    OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "before", &attr, &e));
+    OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "after", &attr, &e));
+    OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "later", &attr, &e));
+    g_assert_cmpuint (get_totals (&f).n_inodes, ==, 4);
+    fixture_clear (&f);
+}
+
+/* A standby that lagged took the server's place: nothing is built on what is not there. */
+static void test_lost_commits (void)
+{
+    Fixture f;
+    EcfsNewInode new = {.mode = S_IFREG | 0644};
+    EcfsAttr attr;
+    g_autoptr (GError) error = NULL;
+    fixture_init (&f);
+    for (unsigned i = 0; i < 3; i++) {
+        g_autofree char *name = g_strdup_printf ("file%u", i);
+        g_assert_true (makes (&f, name));
+        OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    }
+    run_pg_sql (f.path, "UPDATE holder SET txn = txn - 1");
+    g_assert_false (ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "after", &new, &attr, NULL, &error));
+    g_assert_error (error, ECFS_ERROR, ESTALE);
+    g_assert_nonnull (strstr (error->message, "lacks changes that it had committed"));
+    fixture_clear (&f);
+}
+
+/* Whatever the server's configuration says, also later. */
+static void test_durable (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    run_pg_sql (f.path, "CREATE TABLE seen (value text); CREATE FUNCTION see () RETURNS trigger LANGUAGE plpgsql "
+                        "SET search_path FROM CURRENT AS $$ BEGIN INSERT INTO seen VALUES (current_setting "
+                        "('synchronous_commit')); RETURN NEW; END $$; CREATE TRIGGER see BEFORE UPDATE ON holder FOR "
+                        "EACH ROW EXECUTE FUNCTION see ()");
+    run_pg_sql (f.path, "ALTER SYSTEM SET synchronous_commit = off");
+    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
+    run_pg_sql (f.path, "DO $$ BEGIN WHILE current_setting ('synchronous_commit') = 'on' LOOP "
+                        "PERFORM pg_sleep (0.01); END LOOP; END $$");
+    g_assert_true (makes (&f, "file"));
+    fixture_reopen (&f);
+    g_assert_true (makes (&f, "another"));
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    run_pg_sql (f.path, "ALTER SYSTEM RESET synchronous_commit");
+    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
+    run_pg_sql (f.path, "DO $$ BEGIN IF (SELECT count (*) FROM seen) = 0 OR EXISTS (SELECT 1 FROM seen WHERE value <> "
+                        "'on') THEN RAISE EXCEPTION 'commits were not durable'; END IF; END $$");
+    fixture_clear (&f);
+}
+
+static void test_locations (void)
+{
+    static const struct {
+        const char *location, *display; /* NULL: it is refused */
+    } cases[] = {
+        {"postgresql://me@host.example.org:5433/name?application_name=x", "postgresql://host.example.org:5433/name"},
+        {"postgresql://a,b/name", "postgresql://a,b/name"},
+        {"service=ecfs", "service=ecfs"},
+        {"service=ecfs user=me", "service=ecfs"},
+        {"postgresql://me:secret@host/name", NULL},
+        {"postgresql://me:se?cret@host/name", NULL},
+        {"postgresql://me:sec/ret@host/name", NULL},
+        {"postgresql://me:sec#ret@host/name", NULL},
+        {"postgresql://me:%zzsecret@host/name", NULL},
+        {"postgresql://host/name?password=secret", NULL},
+        {"postgresql://host/name?sslpassword=secret", NULL},
+        {"service=ecfs password=secret", NULL},
+        {"service=ecfs 'secret", NULL},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
+        g_autoptr (GError) error = NULL;
+        g_assert_true (ecfs_pg_check_location (cases[i].location, &error) == (cases[i].display != NULL));
+        g_assert_true (error == NULL ||
+                       (strstr (error->message, "sec") == NULL && strstr (error->message, "ret") == NULL));
+        g_autofree char *display = ecfs_pg_display (cases[i].location);
+        g_assert_null (strstr (display, "secret"));
+        if (cases[i].display != NULL)
+            g_assert_cmpstr (display, ==, cases[i].display);
+    }
+}
+
 static void *wait_for_commit (void *data)
 {
-    Fixture *f = data;
-    OK (e, ecfs_catalog_barrier (f->catalog, &e));
+    (void) ecfs_catalog_barrier (((Fixture *) data)->catalog, NULL); /* whatever it says is looked at later */
     return NULL;
 }
 
 #define WAITS "(SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'ecfs')"
 
 /* A commit that waits for a standby which is not there is on the server's disk; cutting its connection hides that from
- * whoever asked for it. It is not made again. */
-static void test_unanswered_commit (void)
+ * whoever asked for it. It is not made again, also when nothing can be asked at first. */
+static void commit_unanswered (bool is_hindered)
 {
     Fixture f;
     EcfsAttr attr;
@@ -112,16 +278,27 @@ static void test_unanswered_commit (void)
                         "PERFORM pg_sleep (0.01); END LOOP; END $$");
     (void) make_file (&f, ECFS_ROOT_INO, "file");
     g_assert_cmpint (pthread_create (&waiting, NULL, wait_for_commit, &f), ==, 0);
+    if (is_hindered)
+        run_pg_sql (f.path, "ALTER TABLE marks RENAME TO away");
     run_pg_sql (f.path, "DO $$ BEGIN WHILE NOT EXISTS " WAITS " LOOP PERFORM pg_sleep (0.01); END LOOP; "
                         "PERFORM pg_terminate_backend (pid) FROM " WAITS " AS one; END $$");
     run_pg_sql (f.path, "ALTER SYSTEM RESET synchronous_standby_names");
     run_pg_sql (f.path, "SELECT pg_reload_conf ()");
     g_assert_cmpint (pthread_join (waiting, NULL), ==, 0);
+    if (is_hindered)
+        run_pg_sql (f.path, "ALTER TABLE away RENAME TO marks");
+    await_commit (&f);
     OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "file", &attr, &e));
     fixture_reopen (&f);
     OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "file", &attr, &e));
     g_assert_cmpuint (get_totals (&f).n_inodes, ==, 2);
     fixture_clear (&f);
+}
+
+static void test_unanswered_commit (void)
+{
+    commit_unanswered (false);
+    commit_unanswered (true);
 }
 
 static bool add_record (void *user, const GByteArray *record, GError **error)
@@ -181,11 +358,18 @@ int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     if (g_getenv ("ECFS_TEST_POSTGRESQL") == NULL)
-        return 77; /* on_postgresql.py runs it with one */
+        return 77;                             /* on_postgresql.py runs it with one */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK); /* warnings are told of what is refused here */
     ecfs_pg_dead_us = 20 * G_USEC_PER_SEC;
     g_test_add_func ("/pg/one-process-writes", test_one_writer);
     g_test_add_func ("/pg/who-is-fenced-changes-nothing", test_fenced);
     g_test_add_func ("/pg/lost-connections-lose-nothing", test_lost_connections);
+    g_test_add_func ("/pg/readers-connect-anew", test_lost_reader);
+    g_test_add_func ("/pg/what-is-refused-fails-alone", test_refused);
+    g_test_add_func ("/pg/a-failed-query-takes-no-change-along", test_failed_query);
+    g_test_add_func ("/pg/lost-commits-are-noticed", test_lost_commits);
+    g_test_add_func ("/pg/commits-are-durable", test_durable);
+    g_test_add_func ("/pg/locations-have-no-secrets", test_locations);
     g_test_add_func ("/pg/an-unanswered-commit-is-not-made-again", test_unanswered_commit);
     g_test_add_func ("/pg/copies-are-the-same", test_copies);
     return g_test_run ();
