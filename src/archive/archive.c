@@ -110,12 +110,6 @@ static bool read_own (const char *path, char **ret_text, GError **error)
            (ecfs_read_file (opened, CONFIG_MAX_SIZE, ret_text, NULL, error) || ecfs_prefix (error, "%s", path));
 }
 
-static bool has_catalog (EcfsArchive *self)
-{
-    g_autofree char *path = path_in (self->directory, ECFS_CATALOG_NAME);
-    return g_file_test (path, G_FILE_TEST_EXISTS);
-}
-
 static bool open_config (EcfsArchive *self, GError **error)
 {
     g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
@@ -126,12 +120,13 @@ static bool open_config (EcfsArchive *self, GError **error)
     if (!read_own (path, &text, &reason)) {
         if (reason->code == ENOENT)
             return ecfs_fail (error, ENOENT,
-                              has_catalog (self) ? "%s has lost its " ECFS_CONFIG_NAME
-                                                   ": restore that file from a backup, or make the "
-                                                   "archive directory again with 'ecfs recover' in another place"
-                                                 : "%s is neither an archive directory (it has no " ECFS_CONFIG_NAME
-                                                   ") nor a mounted archive: ecfs init makes a new archive, ecfs "
-                                                   "recover brings a lost one back from its endpoints",
+                              ecfs_catalog_place_is_there (self->directory)
+                                  ? "%s has lost its " ECFS_CONFIG_NAME
+                                    ": restore that file from a backup, or make the "
+                                    "archive directory again with 'ecfs recover' in another place"
+                                  : "%s is neither an archive directory (it has no " ECFS_CONFIG_NAME
+                                    ") nor a mounted archive: ecfs init makes a new archive, ecfs "
+                                    "recover brings a lost one back from its endpoints",
                               self->directory);
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;

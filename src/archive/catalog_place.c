@@ -39,6 +39,13 @@ char *ecfs_catalog_place_in (const char *directory, GError **error)
     return config == NULL ? NULL : ecfs_catalog_place (directory, config, error);
 }
 
+bool ecfs_catalog_place_is_there (const char *directory)
+{
+    g_autofree char *catalog = file_in (directory, ECFS_CATALOG_NAME);
+    g_autofree char *place = file_in (directory, ECFS_CATALOG_PLACE_NAME);
+    return access (catalog, F_OK) == 0 || access (place, F_OK) == 0;
+}
+
 bool ecfs_catalog_place_make (const char *directory, const EcfsConfig *config, const EcfsUuid *archive, GError **error)
 {
     g_autofree char *path = file_in (directory, ECFS_CATALOG_PLACE_NAME);

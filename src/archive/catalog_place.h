@@ -15,6 +15,8 @@
 char *ecfs_catalog_place (const char *directory, const EcfsConfig *config, GError **error);
 /** Like ecfs_catalog_place () with the ecfs.conf that is there. */
 char *ecfs_catalog_place_in (const char *directory, GError **error);
+/** Whether the directory has a catalog, or says where in a database it is; nothing is asked there. */
+bool ecfs_catalog_place_is_there (const char *directory);
 /** Says in a new directory that its catalog is that of @archive, where @config has it in a database; nothing where it
  * has it in a file. One that an interrupted program began stays as it is. */
 bool ecfs_catalog_place_make (const char *directory, const EcfsConfig *config, const EcfsUuid *archive, GError **error);

@@ -54,8 +54,7 @@ bool ecfs_archive_check_owner (const char *path, const struct stat *status, GErr
 bool ecfs_archive_is_one (const char *directory)
 {
     g_autofree char *config = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
-    g_autofree char *catalog = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
-    return g_file_test (config, G_FILE_TEST_EXISTS) || g_file_test (catalog, G_FILE_TEST_EXISTS);
+    return g_file_test (config, G_FILE_TEST_EXISTS) || ecfs_catalog_place_is_there (directory);
 }
 
 bool ecfs_archive_check_directory (const char *directory, GError **error)

@@ -118,7 +118,7 @@ bool ecfs_in_use_check (const char *directory, EcfsCatalog *catalog, GError **er
     /* Behind what the file says: a mount that goes on is never behind that itself. */
     if (is_noted && sequence > ecfs_catalog_sequence (catalog))
         return ecfs_fail (error, ESTALE,
-                          "%s/catalog.sqlite is older than what was in use here last, and nobody can tell what was "
+                          "the catalog of %s is older than what was in use here last, and nobody can tell what was "
                           "stored since; make it the newest with 'ecfs takeover', or mount it for reading only with "
                           "'ecfs mount -o ro'",
                           directory);

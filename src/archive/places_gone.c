@@ -1,4 +1,5 @@
 #include "archive/places_gone.h"
+#include "archive/catalog_place.h"
 
 #include "archive/common.h"
 #include "archive/config.h"
@@ -135,13 +136,13 @@ char *ecfs_archive_rules_gone (EcfsArchive *self, GError **error)
 
 char *ecfs_directory_rules_gone (const char *directory, GError **error)
 {
-    g_autofree char *catalog = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
     g_autofree char *path = g_build_filename (directory, ECFS_CONFIG_NAME, NULL), *text = NULL;
     if (!g_file_get_contents (path, &text, NULL, error))
         return NULL;
     g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
     There there = {.config = config};
-    if (config == NULL || (there.catalog = ecfs_catalog_open (catalog, ECFS_CATALOG_READONLY, error)) == NULL)
+    g_autofree char *place = config == NULL ? NULL : ecfs_catalog_place (directory, config, error);
+    if (place == NULL || (there.catalog = ecfs_catalog_open (place, ECFS_CATALOG_READONLY, error)) == NULL)
         return NULL;
     char *told = tell_all (&there, error);
     (void) ecfs_catalog_close (there.catalog, NULL); /* it was only read */

@@ -333,6 +333,8 @@ static bool prepare_statements (Pg *self, GError **error)
         return true;
     self->prepared = send_all (self) ? receive_all (self, error) : ecfs_pg_fail (self, NULL, "preparing", error);
     (void) PQexitPipelineMode (self->conn); /* a lost connection is told */
+    if (!self->prepared)
+        ecfs_pg_hang_up (self); /* which knows some of them */
     return self->prepared;
 }
 

@@ -33,6 +33,8 @@ bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const atomic_bool *stop
 /** Makes a schema of the catalog that is the file @path; it appears with all rows or not at all. EEXIST: there is one
  * already. */
 bool ecfs_pg_copy_from_file (const char *location, const char *path, GError **error);
+/** Whether there is no schema with rows; EEXIST. */
+bool ecfs_pg_check_free (const char *location, GError **error);
 /** Removes the archive's schema with all rows. */
 bool ecfs_pg_drop (const char *location, GError **error);
 

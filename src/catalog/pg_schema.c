@@ -108,13 +108,21 @@ static int is_filled (Pg *self, GError **error)
     return rows == NULL ? -1 : PQntuples (rows) > 0;
 }
 
-bool ecfs_pg_make_tables (Pg *self, GError **error)
+static bool check_free (Pg *self, GError **error)
 {
     int filled = is_filled (self, error);
-    if (filled != 0)
-        return filled > 0
-                   ? ecfs_fail (error, EEXIST, "catalog %s: the schema %s is there already", self->name, self->schema)
-                   : false;
+    if (filled <= 0)
+        return filled == 0;
+    return ecfs_fail (error, EEXIST,
+                      "catalog %s: the schema %s is there already: the archive is used from it, or DROP SCHEMA \"%s\" "
+                      "CASCADE if it is of no use",
+                      self->name, self->schema, self->schema);
+}
+
+bool ecfs_pg_make_tables (Pg *self, GError **error)
+{
+    if (!check_free (self, error))
+        return false;
     g_autoptr (GString) sql = g_string_new (NULL);
     g_string_append_printf (sql, "DROP SCHEMA IF EXISTS \"%s\" CASCADE; CREATE SCHEMA \"%s\"; ", self->schema,
                             self->schema);
@@ -177,6 +185,15 @@ bool ecfs_pg_create (const char *location,
         return fill (ecfs_pg_wrap (self), self->name, archive, error);
     ecfs_pg_free (self);
     return false;
+}
+
+bool ecfs_pg_check_free (const char *location, GError **error)
+{
+    Pg *self = ecfs_pg_new (location, true, error);
+    bool is_free = self != NULL && ecfs_pg_connect (self, error) && check_free (self, error);
+    if (self != NULL)
+        ecfs_pg_free (self);
+    return is_free;
 }
 
 bool ecfs_pg_drop (const char *location, GError **error)

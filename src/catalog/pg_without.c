@@ -50,6 +50,11 @@ bool ecfs_pg_copy_from_file (const char *location, const char *path, GError **er
     return fail (error);
 }
 
+bool ecfs_pg_check_free (const char *location, GError **error)
+{
+    return fail (error);
+}
+
 bool ecfs_pg_drop (const char *location, GError **error)
 {
     return fail (error);

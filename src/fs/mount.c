@@ -1,5 +1,6 @@
 #include "fs/mount.h"
 
+#include "archive/catalog_place.h"
 #include "archive/peered.h"
 #include "archive/watch.h"
 #include "control/control.h"
@@ -483,8 +484,7 @@ bool ecfs_mount_check (const EcfsMountOptions *options, GError **error)
     g_autofree char *config = g_build_filename (options->directory, "ecfs.conf", NULL);
     if (access (config, R_OK) != 0) {
         int code = errno;
-        g_autofree char *catalog = g_build_filename (options->directory, "catalog.sqlite", NULL);
-        bool lost = code == ENOENT && access (catalog, F_OK) == 0;
+        bool lost = code == ENOENT && ecfs_catalog_place_is_there (options->directory);
         if (code != ENOENT)
             return ecfs_fail_errno (error, code, "%s", config);
         if (lost)

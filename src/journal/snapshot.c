@@ -152,6 +152,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
     g_autofree bool *failed = g_new0 (bool, n_endpoints + 1);
     g_autofree char *path = ecfs_catalog_place (ecfs_archive_directory (archive), ecfs_archive_config (archive), error);
     EcfsSnapshotOrder order = {.catalog = path,
+                               .directory = ecfs_archive_directory (archive),
                                .live = ecfs_archive_catalog (archive),
                                .keys = ecfs_archive_keys (archive),
                                .reserve_bytes = ecfs_archive_config (archive)->staging_reserve / 2,

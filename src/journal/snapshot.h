@@ -42,7 +42,8 @@ bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes);
 extern _Atomic uint64_t ecfs_snapshot_copy_bytes;
 
 typedef struct EcfsSnapshotOrder {
-    const char *catalog;     /* its path */
+    const char *catalog;     /* its path, or where it is in a database */
+    const char *directory;   /* that has room for the snapshot; NULL: the catalog's */
     EcfsCatalog *live;       /* the same, where it is open for writing; NULL: nobody writes it */
     const EcfsKeyRing *keys; /* of the archive, which it is sealed under; NULL: it has none */
     uint64_t reserve_bytes;  /* of the disk that has it: so much stays free */

@@ -185,7 +185,7 @@ static bool take (Taking *self, EcfsSnapshotRow *ret_row, GError **error)
 bool ecfs_snapshot_store (const EcfsSnapshotOrder *order, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error)
 {
     Taking taking = {.order = order, .failed = order->n_endpoints};
-    taking.directory = g_path_get_dirname (order->catalog);
+    taking.directory = order->directory != NULL ? g_strdup (order->directory) : g_path_get_dirname (order->catalog);
     taking.parts = g_array_new (FALSE, FALSE, sizeof (Part));
     taking.raw = g_byte_array_new ();
     bool stored = take (&taking, ret_row, error);

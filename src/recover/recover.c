@@ -165,6 +165,8 @@ static char *make_config (EcfsRecovering *self, GError **error)
     if (codec == NULL)
         return NULL;
     settle_doubling (self, config, codec, rows->len);
+    if (self->what->read_only)
+        g_clear_pointer (&config->catalog, g_free); /* it follows, or is looked at and gone */
     return ecfs_config_format (config);
 }
 
@@ -574,7 +576,20 @@ static bool move_catalog (EcfsRecovering *self, const char *text, GError **error
         !ecfs_catalog_barrier (self->catalog, error))
         return false;
     g_autofree char *place = ecfs_catalog_place (self->directory, config, error);
-    return place != NULL && ecfs_pg_copy_from_file (place, file, error);
+    if (place == NULL || !ecfs_pg_copy_from_file (place, file, error))
+        return false;
+    self->moved = g_steal_pointer (&place);
+    return true;
+}
+
+/* Before anything is said to endpoints. */
+static bool check_free (const EcfsRecovering *self, GError **error)
+{
+    char archive[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&self->archive, archive);
+    const char *catalog = self->what->config->catalog;
+    g_autofree char *place = catalog == NULL ? NULL : g_strconcat (catalog, "#", archive, NULL);
+    return place == NULL || self->what->read_only || ecfs_pg_check_free (place, error);
 }
 
 /* The last of what is made: a directory that has it is an archive. */
@@ -666,9 +681,9 @@ static bool fill_directory (EcfsRecovering *self, GError **error)
     g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
     bool changes = !self->what->dry_run && !self->what->read_only, grew = true;
     ecfs_recover_hear_markers (self);
-    if (!ecfs_archive_make_directories (self->directory, error) || !ecfs_recover_keep_keys (self, error) ||
-        (changes && !ecfs_recover_claim_begin (self, error)) || !ecfs_recover_make_catalog (self, path, error) ||
-        !check_sense (self, error))
+    if (!check_free (self, error) || !ecfs_archive_make_directories (self->directory, error) ||
+        !ecfs_recover_keep_keys (self, error) || (changes && !ecfs_recover_claim_begin (self, error)) ||
+        !ecfs_recover_make_catalog (self, path, error) || !check_sense (self, error))
         return false;
     if (self->what->dry_run)
         return true;
@@ -730,6 +745,9 @@ static bool recover_into (EcfsRecovering *self, GError **error)
     good = ecfs_catalog_close (self->catalog, good ? error : NULL) && good;
     if (good)
         remove_moved (self);
+    else if (self->moved != NULL)
+        (void) ecfs_pg_drop (self->moved, NULL); /* the first error is the one to tell */
+    g_clear_pointer (&self->moved, g_free);
     return good;
 }
 

@@ -109,6 +109,7 @@ typedef struct EcfsRecovering {
     uint64_t sequence;         /* the highest sequence that enough endpoints tell of */
     uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
     EcfsCatalog *catalog;
+    char *moved; /* where it was copied to in a database; NULL: it was not */
     EcfsRestore *restore;
     const EcfsRecoverPieces *pieces; /* the stripes that are there, while strays are put */
     GPtrArray *seeds;   /* of EcfsEndpointRow that the catalog begins with; NULL: it is not followed; owned */

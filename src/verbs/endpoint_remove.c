@@ -121,6 +121,7 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
         return false;
     size_t n_chosen = choose (self, endpoints);
     const EcfsSnapshotOrder order = {.catalog = path,
+                                     .directory = ecfs_archive_directory (self),
                                      .live = ecfs_archive_catalog (self),
                                      .keys = ecfs_archive_keys (self),
                                      .reserve_bytes = ecfs_archive_config (self)->staging_reserve / 2,

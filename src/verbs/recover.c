@@ -191,6 +191,11 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
     EcfsUuid archive;
     g_autoptr (GPtrArray) given = g_ptr_array_new_with_free_func (g_free);
     g_autoptr (EcfsConfig) config = config_of (what, given, error);
+    if (config != NULL && config->catalog != NULL && what->read_only) {
+        (void) !ecfs_fail (error, EINVAL,
+                           "a directory that only reads has its catalog in a file: leave out --set catalog");
+        return NULL;
+    }
     if (config == NULL)
         return NULL;
     for (guint i = 0; i < config->endpoints->len; i++)

@@ -77,6 +77,11 @@ static bool open_old (Takeover *self, GError **error)
         return ecfs_prefix (error, "take the archive over into a new directory, with --endpoint for each endpoint");
     if (!ecfs_archive_check_writable (self->reading->archive, error)) /* it was never the archive's own */
         return false;
+    if (ecfs_archive_config (self->reading->archive)->catalog != NULL)
+        return ecfs_fail (error, ENOTSUP,
+                          "%s has its catalog in a database, which is not exchanged: drop the archive's schema there, "
+                          "and 'ecfs recover' into a new directory",
+                          self->directory);
     if (!ecfs_archive_is_held (self->directory) && !check_old (self, error))
         return false;
     self->archive = ecfs_archive_open (self->directory, 0, error); /* EBUSY where it is mounted */

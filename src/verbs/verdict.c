@@ -2,6 +2,7 @@
  * What the facts of a status amount to: what is wrong and since when, what that means, and the command to type. Facts
  * in, facts out, so a mount of another version can be judged too.
  */
+#include "archive/catalog_place.h"
 #include "util/text.h"
 #include "verbs/status.h"
 
@@ -650,8 +651,7 @@ char *ecfs_diagnose (const char *directory, const GError *error)
 {
     g_autofree char *word = ecfs_shell_word (directory);
     g_autofree char *config = g_build_filename (directory, "ecfs.conf", NULL);
-    g_autofree char *catalog = g_build_filename (directory, "catalog.sqlite", NULL);
-    bool no_config = access (config, F_OK) != 0, no_catalog = access (catalog, F_OK) != 0;
+    bool no_config = access (config, F_OK) != 0, no_catalog = !ecfs_catalog_place_is_there (directory);
     bool damaged = no_config || no_catalog || error->code == EBADMSG;
     g_autofree char *recover = g_strdup_printf ("ecfs recover %s.new --endpoint URL...", word);
     g_autofree char *again = g_strdup_printf ("ecfs status %s", word);

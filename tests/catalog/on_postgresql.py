@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs programs one after the other with a PostgreSQL of their own: on_postgresql.py PROGRAM..."""
 import os
+import signal
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from postgresql import Cluster, have_postgresql  # noqa: E402
 
 
 def main(programs):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends the server as well
     if not have_postgresql():
         print("there is no PostgreSQL here")
         return 77

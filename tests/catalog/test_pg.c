@@ -279,7 +279,7 @@ static void commit_unanswered (bool is_hindered)
     (void) make_file (&f, ECFS_ROOT_INO, "file");
     g_assert_cmpint (pthread_create (&waiting, NULL, wait_for_commit, &f), ==, 0);
     if (is_hindered)
-        run_pg_sql (f.path, "ALTER TABLE marks RENAME TO away");
+        run_pg_sql (f.path, "SET synchronous_commit TO local; ALTER TABLE marks RENAME TO away");
     run_pg_sql (f.path, "DO $$ BEGIN WHILE NOT EXISTS " WAITS " LOOP PERFORM pg_sleep (0.01); END LOOP; "
                         "PERFORM pg_terminate_backend (pid) FROM " WAITS " AS one; END $$");
     run_pg_sql (f.path, "ALTER SYSTEM RESET synchronous_standby_names");

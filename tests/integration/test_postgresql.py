@@ -155,3 +155,71 @@ def test_lost_database_comes_back_from_the_endpoints(place, cluster):
     assert is_clean(again)
     lab.ecfs("destroy", again.path, "--yes")
     assert cluster.psql(f"SELECT count(*) FROM pg_namespace WHERE nspname = 'ecfs_{uuid}'").stdout.strip() == "0"
+
+
+def marks(archive):
+    return [(endpoint.root / "ecfs-endpoint").read_bytes() for endpoint in archive.endpoints]
+
+
+def test_what_is_there_is_not_recovered_over(place, cluster):
+    """It is refused before an endpoint hears of it: the archive is used on."""
+    archive = make(place, cluster)
+    before = marks(archive)
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    setting = ["--set", f"catalog={cluster.location}"]
+    done = lab.ecfs("recover", place.path / "again", "--force", *setting, *words, check=False)
+    assert done.returncode != 0 and "is there already" in done.stderr
+    done = lab.ecfs("recover", place.path / "again", "--read-only", *setting, *words, check=False)
+    assert done.returncode != 0 and "leave out --set catalog" in done.stderr
+    done = lab.ecfs("takeover", archive.path, "--yes", check=False)
+    assert done.returncode != 0 and marks(archive) == before
+    mount = place.mount(archive)
+    (mount.path / "file").write_text("written\n")
+    mount.umount()
+    assert is_clean(archive)
+
+
+def test_snapshot_is_taken(place, cluster):
+    archive = place.archive(place.directories([*lab.NAMES, "gone"]), "rs:4+2", "--key", "none", "--set", f"catalog={cluster.location}")
+    mount = place.mount(archive)
+    lab.real_tree(mount.path / "tree", 20)
+    archive.await_stored()
+    mount.umount()
+    gone = archive.endpoints[-1]
+    lab.ecfs("endpoint", "remove", archive.path, gone.name)
+    assert any((endpoint.root / "snapshots").iterdir() for endpoint in archive.endpoints[:-1])
+    assert is_clean(archive)
+
+
+def test_status_without_the_database(place):
+    """It is no lost catalog that the endpoints are to be asked for."""
+    with postgresql.Cluster() as own:
+        archive = make(place, own)
+        own.stop()
+        said = lab.ecfs("status", archive.path, check=False)
+        assert said.returncode != 0 and "postgresql://" in said.stdout + said.stderr
+        assert "ecfs recover" not in said.stdout + said.stderr
+
+
+@pytest.mark.parametrize("location", ["postgresql://me:geheim@localhost/x", "postgresql://me:ge/heim@localhost/x",
+                                      "service=x password=geheim", "postgres:/me:geheim@localhost"])
+def test_password_is_not_taken(place, location):
+    with pytest.raises(AssertionError, match="catalog: ") as failed:
+        place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", f"catalog={location}")
+    said = str(failed.value).replace(location, "")
+    assert "heim" not in said
+
+
+def test_certificate_is_verified(place, tmp_path, monkeypatch):
+    """Also where a service says nothing of it."""
+    port = lab.free_port()
+    service = tmp_path / "services"
+    service.write_text(f"[silent]\nhost=127.0.0.1\nport={port}\nuser=ecfs\ndbname=postgres\n\n"
+                       f"[plain]\nhost=127.0.0.1\nport={port}\nuser=ecfs\ndbname=postgres\nsslmode=disable\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(service))
+    with postgresql.Cluster(port=port):
+        for location in (f"postgresql://ecfs@127.0.0.1:{port}/postgres", "service=silent"):
+            with pytest.raises(AssertionError, match="root certificate|SSL"):
+                place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", f"catalog={location}")
+        archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", "catalog=service=plain")
+        assert is_clean(archive)

@@ -27,7 +27,8 @@ def have_postgresql():
 class Cluster:
     """A server that runs; settings are lines of postgresql.conf. It refuses to be root's, so it is nobody's there."""
 
-    def __init__(self, *settings):
+    def __init__(self, *settings, port=None):
+        """Of TCP there is a port where it is given, at 127.0.0.1 and without TLS."""
         self.directory = Path(tempfile.mkdtemp(prefix="ecfs-pg-"))
         self.user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
         if self.user:
@@ -37,9 +38,11 @@ class Cluster:
         self.process = None
         self._run(_tool("initdb"), "-D", self.data, "-U", "ecfs", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
         with open(self.data / "postgresql.conf", "a", encoding="utf-8") as conf:
-            conf.write(f"listen_addresses = ''\nunix_socket_directories = '{self.directory}'\n"
+            conf.write((f"listen_addresses = '127.0.0.1'\nport = {port}\n" if port else "listen_addresses = ''\n") +
+                       f"unix_socket_directories = '{self.directory}'\n"
                        "fsync = off\nshared_buffers = 32MB\nlogging_collector = off\n" + "".join(f"{line}\n" for line in settings))
         self.location = f"postgresql://ecfs@/postgres?host={urllib.parse.quote(str(self.directory), safe='')}"
+        self.location += f"&port={port}" if port else ""
         self.start()
 
     def _run(self, *command):
