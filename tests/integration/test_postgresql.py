@@ -186,6 +186,7 @@ def test_snapshot_is_taken(place, cluster):
     archive.await_stored()
     mount.umount()
     gone = archive.endpoints[-1]
+    lab.ecfs("endpoint", "drain", archive.path, gone.name)
     lab.ecfs("endpoint", "remove", archive.path, gone.name)
     assert any((endpoint.root / "snapshots").iterdir() for endpoint in archive.endpoints[:-1])
     assert is_clean(archive)
