@@ -82,14 +82,15 @@ static void print_version (void)
     JsonObject *libraries = json_object_get_object_member (features, "libraries");
     g_autofree char *schemes = words_of (features, "schemes"), *absent = words_of (features, "schemes_left_out");
     g_autofree char *codes = words_of (features, "codes");
-    const char *liberasurecode = tool_text (libraries, "liberasurecode");
+    const char *liberasurecode = tool_text (libraries, "liberasurecode"), *libpq = tool_text (libraries, "libpq");
     printf ("ecfs %s\n", tool_text (features, "version"));
     printf ("endpoints  %s%s%s\n", schemes, *absent != '\0' ? "; built without " : "", absent);
     printf ("SSH        libssh2 %s\n", tool_text (libraries, "libssh2"));
     printf ("codes      %s\n", codes);
     printf ("rs         ISA-L %s; %s%s\n", tool_text (libraries, "ISA-L"),
             *liberasurecode == '\0' ? "without liberasurecode" : "liberasurecode ", liberasurecode);
-    printf ("catalog    SQLite %s\n", tool_text (libraries, "SQLite"));
+    printf ("catalog    SQLite %s; %s%s\n", tool_text (libraries, "SQLite"),
+            *libpq == '\0' ? "without PostgreSQL" : "libpq ", libpq);
     printf ("mount      FUSE %s\n", tool_fuse_version ());
 }
 

@@ -13,6 +13,8 @@
 
 #include <stdatomic.h>
 
+/** Of libpq; NULL: this was built without. g_free (). */
+char *ecfs_pg_version (void);
 /** Whether @path is a location and no file. */
 bool ecfs_pg_is_location (const char *path);
 /** Whether libpq takes @text, and nothing secret is in it: else EINVAL, with a message that does not quote it. */

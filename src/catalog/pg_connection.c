@@ -6,6 +6,11 @@
 
 #define OLDEST_VERSION 150000
 
+char *ecfs_pg_version (void)
+{
+    return g_strdup_printf ("%d.%d", PQlibVersion () / 10000, PQlibVersion () % 10000);
+}
+
 /* Locations */
 
 bool ecfs_pg_is_location (const char *path)
@@ -134,7 +139,7 @@ bool ecfs_pg_fail (const Pg *self, const PGresult *result, const char *what, GEr
                       : result == NULL ? PQerrorMessage (self->conn)
                                        : PQresultErrorMessage (result);
     g_autofree char *text = g_strchomp (g_strdup (*all == '\0' ? "it does not answer" : all));
-    g_strdelimit (text, "\n", ' ');
+    g_strdelimit (text, "\n\t", ' ');
     int code = errno_of (result == NULL ? NULL : PQresultErrorField (result, PG_DIAG_SQLSTATE));
     const char *advice = code == EBADMSG  ? "; the catalog is damaged: " ECFS_CATALOG_ADVICE
                          : code == ENOSPC ? "; make room on the database server's disk"

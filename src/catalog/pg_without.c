@@ -10,6 +10,11 @@ static bool fail (GError **error)
                       "-Dpostgresql=enabled), or a catalog in a file");
 }
 
+char *ecfs_pg_version (void)
+{
+    return NULL;
+}
+
 bool ecfs_pg_is_location (const char *path)
 {
     return g_str_has_prefix (path, "postgresql://") || g_str_has_prefix (path, "postgres://") ||

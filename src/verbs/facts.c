@@ -1,6 +1,7 @@
 /* What can be told of an archive by its directory alone, and of this library without any. */
 #include "archive/archive.h"
 #include "archive/common.h"
+#include "catalog/pg.h"
 #include "codec/codec.h"
 #include "ecfs/ecfs.h"
 #include "object/spread.h"
@@ -42,6 +43,9 @@ char *ecfs_features (void)
         json_object_set_string_member (libraries, "liberasurecode", liberasurecode);
     json_object_set_string_member (libraries, "libssh2", libssh2_version (0));
     json_object_set_string_member (libraries, "SQLite", sqlite3_libversion ());
+    g_autofree char *libpq = ecfs_pg_version ();
+    if (libpq != NULL)
+        json_object_set_string_member (libraries, "libpq", libpq);
     json_object_set_object_member (facts, "libraries", libraries);
     return text_of (facts);
 }

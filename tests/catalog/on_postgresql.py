@@ -12,7 +12,7 @@ from postgresql import Cluster, have_postgresql  # noqa: E402
 def main(programs):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends the server as well
     if not have_postgresql():
-        print("there is no PostgreSQL here")
+        print("there is no PostgreSQL server of version 15 or later")
         return 77
     failed = []
     with Cluster() as cluster:

@@ -2,12 +2,15 @@
 import shutil
 import signal
 import threading
+import time
 
 import lab
 import postgresql
 import pytest
 
-pytestmark = pytest.mark.skipif(not postgresql.have_postgresql(), reason="there is no PostgreSQL")
+WITHOUT = "without PostgreSQL" in lab.ecfs("--version").stdout
+pytestmark = [pytest.mark.skipif(WITHOUT, reason="built without PostgreSQL"),
+              pytest.mark.skipif(not postgresql.have_postgresql(), reason="there is no PostgreSQL server of version 15 or later")]
 FSCK = lab.BUILD / "tools/ecfs-fsck"
 
 
@@ -93,6 +96,13 @@ def test_database_is_away(place, cluster):
     cluster.stop()
     lab.until(lambda: writer.refused, 120, "changes are refused")
     lab.until(lambda: "postgresql://" in mount.text(), 60, "the log names the catalog")
+    begun = time.monotonic()
+    for _ in range(10):  # whoever looks does not wait for it each time
+        with pytest.raises(OSError):
+            list(mount.path.iterdir())
+    assert time.monotonic() - begun < 20
+    said = lab.ecfs("status", archive.path, check=False)
+    assert said.returncode != 0 and "postgresql://" in said.stderr
     cluster.start()
     done = len(writer.written)
     lab.until(lambda: len(writer.written) > done + 20, 120, "files are written again")
