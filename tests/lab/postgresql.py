@@ -54,6 +54,7 @@ class Cluster:
         until = time.monotonic() + UP_S
         while self.psql("SELECT 1", check=False).returncode != 0:
             if time.monotonic() > until or self.process.poll() is not None:
+                self.process.kill()
                 raise RuntimeError((self.directory / "log").read_text())
             time.sleep(0.05)
 
