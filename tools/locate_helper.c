@@ -4,13 +4,14 @@
  *
  * A program of its own because of its license, and because of what may come to its port: OpenDHT is under the GNU
  * General Public License, version 3 or later, and so is this program as a whole where it is distributed with that
- * library; its source alone is under the license of ecfs. It has no key of an archive, reads no file and writes none:
- * what it carries was sealed before it came here.
+ * library; its source alone is under the license of ecfs. It has no key of an archive, reads no file and writes none,
+ * and gives up what it would need for that (locate_cage.h): what it carries was sealed before it came here.
  *
  * OpenDHT calls back on a thread of its own. Questions are known by their numbers, as nothing says that the last call
  * for one of them has been made.
  */
 #include "locate/locate_text.h"
+#include "locate_cage.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -20,14 +21,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#define MOST_VALUES    256          /* that a question is answered with, … */
-#define MOST_BYTES     (4u << 20)   /* … together */
-#define MOST_QUESTIONS 4096         /* at once */
-#define MOST_ADDRESS   (1ull << 32) /* bytes of address space */
+#define MOST_VALUES    256        /* that a question is answered with, … */
+#define MOST_BYTES     (4u << 20) /* … together */
+#define MOST_QUESTIONS 4096       /* at once */
 
 typedef struct Question {
     unsigned n_values;
@@ -137,18 +135,6 @@ static size_t take_lines (char *bytes, size_t size)
     return size;
 }
 
-/* As little as it needs: what comes by the network may find a way in. */
-static void give_up_rights (void)
-{
-    struct rlimit none = {0, 0}, address = {MOST_ADDRESS, MOST_ADDRESS};
-    (void) prctl (PR_SET_PDEATHSIG, SIGKILL); /* each of these only helps */
-    (void) prctl (PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    (void) prctl (PR_SET_DUMPABLE, 0);
-    (void) setrlimit (RLIMIT_CORE, &none);
-    (void) setrlimit (RLIMIT_FSIZE, &none);
-    (void) setrlimit (RLIMIT_AS, &address);
-}
-
 static void run (in_port_t port, uint32_t network)
 {
     dht_runner_config config;
@@ -179,7 +165,7 @@ int main (int argc, char **argv)
         g_printerr ("ecfs-locate: ecfs runs this: it takes a port, and the number of a network\n");
         return 2;
     }
-    give_up_rights ();
+    (void) ecfs_cage_enter ();        /* what comes by the network may find a way in; each part of it only helps */
     (void) signal (SIGPIPE, SIG_IGN); /* told by errno */
     questions = g_hash_table_new_full (NULL, NULL, NULL, g_free);
     run ((in_port_t) port, (uint32_t) network);

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import dht
 import lab
@@ -75,6 +76,15 @@ def test_peers_find_each_other(place, nodes):
     # who ends says good-bye
     follower.mount.umount()
     lab.until(lambda: state(archive)["dht"]["found"] == 1, 60, "it is not found any more")
+
+
+def test_who_talks_with_strangers_can_do_little_else(place, nodes):
+    """tests/tools/test_locate_cage.c tries what it no longer can."""
+    (node,) = nodes(0xcafe1, 2)[:1]
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{node.process.pid}/status").read_text().splitlines() if ":\t" in line)
+    assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
+    assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+    assert 0 not in map(int, [*status["Uid"].split(), *status["Gid"].split()])
 
 
 def published(archive, path="/file", *more, check=True):
