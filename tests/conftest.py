@@ -105,9 +105,9 @@ class Place:
         server.start()
         return server
 
-    def sshd(self, name):
+    def sshd(self, name, address="127.0.0.1"):
         self.keys = self.keys or lab.Keys(self.path / "keys")
-        server = lab.Sshd(self.path / "sshd" / name, name, self.keys)
+        server = lab.Sshd(self.path / "sshd" / name, name, self.keys, address)
         self.servers.append(server)
         server.start()
         return server

@@ -1,10 +1,13 @@
 #!/usr/bin/python3
 """What many readers of one file cost the endpoints, and how long the last of them takes: with peers and without.
 
-Six sshd behind proxies that hold all links to so many MB/s in all. Each reader is a mount that follows, with a cache of
-its own, and all begin at once. ECFS_BUILD names the build; the first argument is the MiB of the
-file, the second the MB/s, the others numbers of readers. All runs on one machine, so that many readers
-share its processors, which is why their seconds are told as well."""
+Each reader is a mount that follows, with a cache and a network namespace of its own: so each has an address and a line,
+held to --line MB/s. Six sshd are in another namespace, whose line is held to RATE MB/s for all readers together, or, with
+--each, for each of them. All readers begin at once. Needs root, and ECFS_BUILD names the build.
+
+All runs on one machine, so that many readers share its processors: seconds of these are told as well, of the mounts
+alone, and how busy all processors were meanwhile, with all that ran beside."""
+import argparse
 import os
 import sys
 import threading
@@ -15,22 +18,24 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 import lab  # noqa: E402
+import switch  # noqa: E402
 from conftest import Place  # noqa: E402
 
-MIB = 1 << 20
+MIB, PORT = 1 << 20, 7000
 
 
 class Reader:
-    def __init__(self, place, archive, number, ports):
-        self.archive = lab.Archive(place.path / f"reader-{number}", archive.endpoints)
-        words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
-        self.mount = place.mount(self.archive, "--follow", *words)
-        self.mount.umount()
-        settings = {"cache_size": "2G"}
-        if ports:
-            settings |= {"peers": ", ".join(f"127.0.0.1:{port}" for port in ports), "peer_listen": f"127.0.0.1:{ports[number]}"}
-        self.archive.configure("archive", **settings)
-        self.mount.start()
+    def __init__(self, place, archive, machine, machines):
+        with machine:
+            self.archive = lab.Archive(place.path / f"reader-{machine.address}", archive.endpoints)
+            words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+            self.mount = place.mount(self.archive, "--follow", *words)
+            self.mount.umount()
+            settings = {"cache_size": "2G"}
+            if machines:
+                settings |= {"peers": ", ".join(f"{each.address}:{PORT}" for each in machines), "peer_listen": f"{machine.address}:{PORT}"}
+            self.archive.configure("archive", **settings)
+            self.mount.start()
         self.seconds = self.digest = None
 
     def read(self, begun):
@@ -42,54 +47,89 @@ class Reader:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def down(archive):
-    return sum(endpoint.proxy.status()["down"] for endpoint in archive.endpoints)
+def busy():
+    """Seconds of all processors since the start of the machine, and those that were not idle."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return sum(fields), sum(fields) - fields[3] - fields[4]
 
 
-def read_all(archive, readers):
-    """Seconds of the last, bytes that left the endpoints, seconds of processors."""
+class Lines:
+    """Bytes that left the endpoints, and readers for each other."""
+
+    def __init__(self, endpoints, machines):
+        self.endpoints, self.machines = endpoints, machines
+
+    def counts(self):
+        sent, received = self.endpoints.moved()
+        return sent, sum(machine.moved()[0] for machine in self.machines) - received
+
+
+def read_all(readers, lines):
     lab.drop_caches()
-    before, cpu = down(archive), sum(reader.cpu() for reader in readers)
+    before, cpu, (all_before, busy_before) = lines.counts(), sum(reader.cpu() for reader in readers), busy()
     begun = time.monotonic()
     threads = [threading.Thread(target=reader.read, args=(begun,)) for reader in readers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return max(reader.seconds for reader in readers), down(archive) - before, sum(reader.cpu() for reader in readers) - cpu
+    (all_after, busy_after), after = busy(), lines.counts()
+    return {"last": max(reader.seconds for reader in readers), "endpoints": after[0] - before[0], "peers": after[1] - before[1],
+            "cpu": sum(reader.cpu() for reader in readers) - cpu, "busy": (busy_after - busy_before) / (all_after - all_before)}
 
 
-def round_of(size, rate, n, with_peers):
-    place = Place(None)
+def hold(options, servers, machines, on):
+    for machine in machines:
+        machine.hold(options.line * 1_000_000 * on)
+    if options.each:
+        servers.hold_to_each(machines, options.rate * 1_000_000 * on)
+    else:
+        servers.hold(options.rate * 1_000_000 * on)
+
+
+def round_of(options, n, with_peers):
+    place, net = Place(None), switch.Switch()
     try:
-        archive = place.archive([place.behind_proxy(name) for name in lab.NAMES], "rs:4+2", "--set", "segment_size=1M", lab.AS_USERS)
-        writer = place.mount(archive)
-        lab.write_pattern(writer.path / "file", size, 1)
-        digest = lab.digest(writer.path / "file")
-        lab.ecfs("wait", writer.path)
-        writer.umount()
-        ports = [lab.free_port() for _ in range(n)] if with_peers else []
+        servers, machines = net.machine(), [net.machine() for _ in range(n)]
+        with servers:
+            archive = place.archive([place.sshd(name, servers.address) for name in lab.NAMES], "rs:4+2", "--set", "segment_size=1M", lab.AS_USERS)
+            writer = place.mount(archive)
+            lab.write_pattern(writer.path / "file", options.size * MIB, 1)
+            digest = lab.digest(writer.path / "file")
+            lab.ecfs("wait", writer.path)
+            writer.umount()
         with ThreadPoolExecutor(6) as workers:
-            readers = list(workers.map(lambda number: Reader(place, archive, number, ports), range(n)))
+            readers = list(workers.map(lambda machine: Reader(place, archive, machine, machines if with_peers else []), machines))
         time.sleep(3 if with_peers else 0)  # a bench: all have met, or the first seconds show it
-        for endpoint in archive.endpoints:
-            endpoint.proxy.tell("throttle", rate // len(archive.endpoints))
-        told = read_all(archive, readers)
-        for endpoint in archive.endpoints:
-            endpoint.proxy.tell("throttle", 0)
+        hold(options, servers, machines, True)
+        told = read_all(readers, Lines(servers, machines))
+        hold(options, servers, machines, False)
         assert {reader.digest for reader in readers} == {digest}
         return told
     finally:
         place.close()
+        net.close()
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("size", type=int, metavar="MIB", help="of the file")
+    parser.add_argument("rate", type=int, metavar="RATE", help="MB/s of the endpoints' line")
+    parser.add_argument("readers", type=int, nargs="*", default=[1, 4, 12, 32])
+    parser.add_argument("--line", type=int, default=100, help="MB/s of each reader's own line")
+    parser.add_argument("--each", action="store_true", help="RATE is for each reader, not for all of them")
+    parser.add_argument("--alone", type=int, default=4, metavar="N", help="measure up to N readers without peers, too: they take N copies")
+    return parser.parse_args()
 
 
 def main():
-    size, rate = int(sys.argv[1]) * MIB, int(sys.argv[2]) * 1_000_000
-    print("readers  peers  last, s  copies from endpoints  processor s per reader and GiB")
-    for n in map(int, sys.argv[3:] or ["1", "4", "12", "32"]):
-        for with_peers in ([False, True] if n <= 4 else [True]):  # without them it is n copies, which takes too long
-            last, came, cpu = round_of(size, rate, n, with_peers)
-            print(f"{n:7}  {'yes' if with_peers else 'no':5}  {last:7.1f}  {came / size:21.2f}  {cpu / n / (size / (1 << 30)):31.1f}", flush=True)
+    options = parsed()
+    print("readers  peers  last, s  copies from endpoints  from peers  processor s per reader and GiB  all processors  load")
+    for n in options.readers:
+        for with_peers in ([False, True] if n <= options.alone else [True]):
+            told, size = round_of(options, n, with_peers), options.size * MIB
+            print(f"{n:7}  {'yes' if with_peers else 'no':5}  {told['last']:7.1f}  {told['endpoints'] / size:21.2f}  {told['peers'] / size:10.2f}"
+                  f"  {told['cpu'] / n / (options.size / 1024):31.1f}  {told['busy']:13.0%}  {os.getloadavg()[0]:5.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Nodes of the distributed hash table: the program that ecfs runs for that, spoken to as ecfs does."""
 import base64
+import contextlib
 import hmac
 import os
 import queue
@@ -14,17 +15,22 @@ PROGRAM = lab.BUILD / "tools/ecfs-locate"
 
 
 class Node:
-    """One that takes part in @network, a number, and asks those at the ports @known first."""
+    """One that takes part in @network, a number, and asks the nodes @known first; on a machine of its own (switch.py), or here."""
 
-    def __init__(self, network, known=(), port=0):
+    def __init__(self, network, known=(), port=0, machine=None):
+        self.machine, self.address = machine, machine.address if machine else "127.0.0.1"
+        with machine or contextlib.nullcontext():
+            self._start(network, port)
+        for other in known:
+            self.say(f"bootstrap {other.port} {other.address}")
+
+    def _start(self, network, port):
         self.process = subprocess.Popen([PROGRAM, str(port), f"{network:x}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.lines, self.number = queue.SimpleQueue(), 0
         threading.Thread(target=self._listen, daemon=True).start()
         word, _, said = self.lines.get(timeout=30).partition(" ")
         assert word == "ready"
         self.port = int(said)
-        for other in known:
-            self.say(f"bootstrap {other} 127.0.0.1")
 
     def _listen(self):
         for line in self.process.stdout:
@@ -72,11 +78,12 @@ def key():
     return os.urandom(20).hex()
 
 
-def start(network, n):
-    """Nodes that know each other: a value that one puts another gets."""
-    nodes = [Node(network)]
-    nodes += [Node(network, [nodes[0].port]) for _ in range(n - 1)]
-    nodes[0].say(f"bootstrap {nodes[-1].port} 127.0.0.1")  # else it waits until it looks around
+def start(network, n, machines=()):
+    """Nodes that know each other: a value that one puts another gets. Each on one of the machines, if there are any."""
+    nodes = []
+    for i in range(n):
+        nodes.append(Node(network, nodes[:1], machine=machines[i] if machines else None))
+    nodes[0].say(f"bootstrap {nodes[-1].port} {nodes[-1].address}")  # else it waits until it looks around
     for node in nodes:
         lab.until(lambda node=node: node.put(key(), b"y"), 30, "a node knows others")
     return nodes

@@ -150,8 +150,8 @@ class Sshd:
     back on the same port.
     """
 
-    def __init__(self, directory, name, keys):
-        self.name, self.keys, self.directory = name, keys, directory
+    def __init__(self, directory, name, keys, address="127.0.0.1"):
+        self.name, self.keys, self.directory, self.address = name, keys, directory, address
         directory.mkdir(parents=True)
         self.root = directory / "root"
         self.log = directory / "log"
@@ -164,7 +164,7 @@ class Sshd:
         logs[f"sshd {name}"] = self.log
 
     def url(self, path=None, port=None):
-        return f"sftp://{pwd.getpwuid(os.geteuid()).pw_name}@127.0.0.1:{port or self.port}{path or self.root}"
+        return f"sftp://{pwd.getpwuid(os.geteuid()).pw_name}@{self.address}:{port or self.port}{path or self.root}"
 
     def endpoint(self, path=None, port=None):
         """As `ecfs init --endpoint` takes it; port: of a proxy in front."""
@@ -172,7 +172,7 @@ class Sshd:
                 f"known_hosts={self.keys.known_hosts}")
 
     def know(self, port=None):
-        self.keys.know("127.0.0.1", port or self.port, self.host_key.with_suffix(".pub").read_text())
+        self.keys.know(self.address, port or self.port, self.host_key.with_suffix(".pub").read_text())
 
     def start(self):
         """Listens again, on the same port once it had one; another program may take a free port before us, so retry."""
@@ -188,7 +188,7 @@ class Sshd:
         # Against what OpenSSH prefers, which takes each side 20 ms of a processor, the tests in C connect.
         config.write_text("\n".join([
             "KexAlgorithms curve25519-sha256",
-            f"ListenAddress 127.0.0.1:{port}", f"HostKey {self.host_key}", "PidFile none", "StrictModes no",
+            f"ListenAddress {self.address}:{port}", f"HostKey {self.host_key}", "PidFile none", "StrictModes no",
             f"AuthorizedKeysFile {self.directory}/authorized_keys", "PubkeyAuthentication yes", "UsePAM no",
             "PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin yes",
             "MaxStartups 200", "MaxSessions 200", "LogLevel VERBOSE", f"Subsystem sftp {self.subsystem}", ""]))
@@ -208,10 +208,9 @@ class Sshd:
         """Whether it says so behind the first bytes of its log; else it may be another one that answers."""
         return b"Server listening" in self.log.read_bytes()[before:]
 
-    @staticmethod
-    def _answers(port):
+    def _answers(self, port):
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            with socket.create_connection((self.address, port), timeout=1) as connection:
                 return connection.recv(4) == b"SSH-"
         except OSError:
             return False

@@ -12,6 +12,7 @@ import time
 import ca
 import lab
 import pytest
+import switch
 
 
 class Echo(socketserver.BaseRequestHandler):
@@ -363,3 +364,32 @@ def test_what_was_read_from_a_mount_is_forgotten(place):
         lab.forget_mounts()
         assert [resident_pages(path) for path in paths] == [0, 0]
         assert os.pread(file.fileno(), 256_001, 0) == paths[0].read_bytes()
+
+
+def test_machines_on_a_switch_have_addresses_and_lines_of_their_own(request):
+    net = switch.Switch()
+    request.addfinalizer(net.close)
+    server, *clients = (net.machine() for _ in range(3))
+    with server:
+        listener = socket.create_server((server.address, 7000))
+
+    def fetch(client, size):
+        """Seconds, and who asked."""
+        begun = time.monotonic()
+        with client, socket.create_connection((server.address, 7000), timeout=30) as connection:
+            peer, (address, _) = listener.accept()
+            threading.Thread(target=lambda: (peer.sendall(bytes(size)), peer.close()), daemon=True).start()
+            left = size
+            while left > 0 and (got := len(connection.recv(1 << 20))):
+                left -= got
+        assert left == 0
+        return time.monotonic() - begun, address
+
+    with listener:
+        assert [fetch(client, 1000)[1] for client in clients] == [client.address for client in clients]
+        server.hold(1_000_000)
+        assert fetch(clients[0], 1_500_000)[0] > 1
+        server.hold(0)
+        server.hold_to_each(clients[:1], 1_000_000)
+        assert fetch(clients[0], 1_500_000)[0] > 1 > fetch(clients[1], 1_500_000)[0]
+        assert server.moved()[0] > 4_500_000

@@ -1,0 +1,122 @@
+"""Machines on one switch: each a network namespace with an address of its own, and a line that can be held to a rate.
+
+What a thread starts while it is inside a machine belongs there: servers, mounts, connections. The switch is in a
+namespace, too, and the interfaces of the machine that runs this are left alone.
+"""
+import ctypes
+import os
+import shutil
+import subprocess
+import threading
+
+import lab
+import pytest
+
+CLONE_NEWNET = 0x40000000
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result):
+    assert result == 0, os.strerror(ctypes.get_errno())
+
+
+def held(device, number, bytes_per_s):
+    burst = max(128 << 10, bytes_per_s // 200)
+    return [f"class add dev {device} parent 1: classid 1:{number:x} htb rate {bytes_per_s * 8}bit burst {burst} cburst {burst} quantum 65536",
+            f"qdisc add dev {device} parent 1:{number:x} pfifo limit 1000"]
+
+
+class Namespace:
+    """Of networks; `with` it the thread is inside."""
+
+    def __init__(self):
+        self.outside, self.fd = threading.local(), None
+        before = self._current()
+        if libc.unshare(CLONE_NEWNET) != 0:
+            pytest.skip(f"no network namespace can be made here: {os.strerror(ctypes.get_errno())}")
+        self.fd = self._current()
+        _checked(libc.setns(before, CLONE_NEWNET))
+        os.close(before)
+        self.ip(["link set lo up"])
+
+    @staticmethod
+    def _current():
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __enter__(self):
+        self.outside.fd = self._current()
+        _checked(libc.setns(self.fd, CLONE_NEWNET))
+        return self
+
+    def __exit__(self, *_):
+        _checked(libc.setns(self.outside.fd, CLONE_NEWNET))
+        os.close(self.outside.fd)
+
+    def ip(self, lines, program="ip"):
+        with self:
+            done = subprocess.run([program, "-batch", "-"], input="\n".join([*lines, ""]), text=True, capture_output=True, timeout=20)
+        if done.returncode != 0:
+            pytest.skip(f"this kernel has no such networks: {program}: {done.stderr.strip()}")
+
+    def path(self):
+        """For ip(8)."""
+        return f"/proc/{os.getpid()}/fd/{self.fd}"
+
+    def close(self):
+        os.close(self.fd)  # it goes with the last process in it
+
+
+class Machine(Namespace):
+    def __init__(self, switch, number):
+        super().__init__()
+        self.switch, self.port = switch, f"port{number}"
+        self.address = f"10.77.{number // 250}.{number % 250 + 1}"
+        switch.ip([f"link add {self.port} type veth peer name eth0 netns {self.path()}", f"link set {self.port} master switch up"])
+        self.ip([f"addr add {self.address}/16 dev eth0", "link set eth0 up"])
+
+    def hold(self, bytes_per_s):
+        """Its line, to so much in each direction, headers of packets included; 0: it is not held."""
+        for namespace, device in ((self, "eth0"), (self.switch, self.port)):
+            if bytes_per_s == 0:
+                namespace.ip([f"qdisc del dev {device} root"], "tc")
+            else:
+                namespace.ip([f"qdisc add dev {device} root handle 1: htb default 1", *held(device, 1, bytes_per_s)], "tc")
+
+    def hold_to_each(self, others, bytes_per_s):
+        """What it sends, to so much for each of the others; 0: it is not held."""
+        if bytes_per_s == 0:
+            self.ip(["qdisc del dev eth0 root"], "tc")
+            return
+        lines = ["qdisc add dev eth0 root handle 1: htb"]  # what no filter names goes through at once
+        for number, other in enumerate(others, 1):
+            lines += held("eth0", number, bytes_per_s)
+            lines += [f"filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst {other.address}/32 flowid 1:{number:x}"]
+        self.ip(lines, "tc")
+
+    def moved(self):
+        """Bytes that it has sent and received."""
+        with self:
+            lines = subprocess.run(["cat", "/proc/net/dev"], capture_output=True, text=True, check=True).stdout.splitlines()
+        fields = next(line.split(":")[1].split() for line in lines if line.strip().startswith("eth0:"))
+        return int(fields[8]), int(fields[0])
+
+
+class Switch(Namespace):
+    def __init__(self):
+        if not lab.ROOT:
+            pytest.skip("only root may make network namespaces")
+        for program in ["ip", "tc"]:
+            if shutil.which(program) is None:
+                pytest.skip(f"there is no {program}: install iproute2")
+        super().__init__()
+        self.machines = []
+        self.ip(["link add switch type bridge", "link set switch up"])
+
+    def machine(self):
+        self.machines.append(Machine(self, len(self.machines)))
+        return self.machines[-1]
+
+    def close(self):
+        for machine in self.machines:
+            machine.close()
+        super().close()
