@@ -320,11 +320,10 @@ static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, uns
 
 void ecfs_archive_forget_cached (EcfsArchive *archive, const EcfsObjectRow *object)
 {
-    if (object->seal.kind != ECFS_SEAL_NONE)
-        return;
     if (archive->cache != NULL)
-        ecfs_cache_forget (archive->cache, &object->uuid);
-    ecfs_archive_doubt (archive);
+        ecfs_cache_forget (archive->cache, &object->uuid); /* sealed, too: a peer has the key, and can forge */
+    if (object->seal.kind == ECFS_SEAL_NONE)
+        ecfs_archive_doubt (archive);
 }
 
 bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,

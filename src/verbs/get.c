@@ -4,6 +4,7 @@
  *
  * Destinations are reached by directory descriptors and never through symbolic links below the directory given.
  */
+#include "archive/cached.h"
 #include "archive/common.h"
 #include "archive/content_check.h"
 #include "archive/peered.h"
@@ -221,7 +222,21 @@ static EcfsContent *open_current (Item *item, GError **error)
     }
 }
 
-/* *ret_again: it came from endpoints that lie, which are in @without from now on. */
+/* Whether what was read of it is to be read again; those that lie are in @without then. */
+static bool is_to_be_read_again (Item *item, const EcfsObjectRow *bad, bool *without, bool came_cached)
+{
+    g_autofree bool *before = g_memdup2 (without, ECFS_ENDPOINTS_MAX * sizeof *without);
+    if (!ecfs_content_leave_out_liars (item->get->archive, bad, without, NULL))
+        return false;
+    if (came_cached && bad->seal.kind != ECFS_SEAL_NONE &&
+        memcmp (before, without, ECFS_ENDPOINTS_MAX * sizeof *without) == 0)
+        g_warning ("%s: the cache or a peer had other bytes than were stored, with tags that fit: somebody who has the "
+                   "archive's key forges them; it is read from endpoints, and no longer in the cache",
+                   item->path);
+    return true;
+}
+
+/* *ret_again: it came from endpoints that lie, which are in @without from now on, or from the cache or a peer. */
 static bool fill_once (Item *item, bool *without, bool is_again, int fd, bool *ret_again, GError **error)
 {
     EcfsContent *content = open_current (item, error);
@@ -230,11 +245,13 @@ static bool fill_once (Item *item, bool *without, bool is_again, int fd, bool *r
     GError *why = NULL;
     if (is_again) /* which says less of what it meets */
         ecfs_content_leave_out (content, without);
-    ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
+    /* Again: if no endpoint lies, the cache had it, or a peer, which would give it again. */
+    ecfs_content_set_caching (content, is_again ? ECFS_CACHING_NONE : ECFS_CACHING_FILLS);
     g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
     bool good = copy_content (item, content, check, fd, &why);
     const EcfsObjectRow *bad = ecfs_content_check_bad (check);
-    *ret_again = bad != NULL && ecfs_content_leave_out_liars (item->get->archive, bad, without, NULL);
+    *ret_again = bad != NULL &&
+                 is_to_be_read_again (item, bad, without, !is_again && ecfs_archive_cache (item->get->archive) != NULL);
     if (*ret_again)
         g_clear_error (&why);
     ecfs_content_unref (content);
@@ -664,6 +681,7 @@ typedef struct Cat {
     bool *left_out;   /* … all those of which nothing is read */
     GByteArray *kept; /* what is not written before its SHA-256 was compared; NULL: there is too much of it */
     uint64_t written;
+    bool is_again; /* what the cache and peers have is wrong, or endpoints lied */
 } Cat;
 
 static bool cat_piece (Cat *self, const EcfsBorrowed *piece, GError **error)
@@ -744,7 +762,7 @@ static bool cat_once (Cat *self, bool *ret_again, GError **error)
     g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
     self->kept = ecfs_content_size (content) <= CAT_KEPT_BYTES ? g_byte_array_new () : NULL;
     ecfs_content_leave_out (content, self->left_out);
-    ecfs_content_set_caching (content, ECFS_CACHING_FILLS);
+    ecfs_content_set_caching (content, self->is_again ? ECFS_CACHING_NONE : ECFS_CACHING_FILLS);
     ecfs_content_expect_all (content);
     bool good = cat_content (self, content, check, &why);
     const EcfsObjectRow *bad = ecfs_content_check_bad (check);
@@ -781,8 +799,10 @@ bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
     g_autofree bool *left_out = g_new0 (bool, ECFS_ENDPOINTS_MAX);
     Cat cat = {.archive = self->archive, .ino = attr.ino, .fd = fd, .lies = lies, .left_out = left_out};
     bool again = true, good = false;
-    for (unsigned attempt = 0; again && attempt < MAX_ATTEMPTS; attempt++)
+    for (unsigned attempt = 0; again && attempt < MAX_ATTEMPTS; attempt++) {
+        cat.is_again = attempt > 0;
         good = cat_once (&cat, &again, error);
+    }
     if (again)
         return ecfs_fail (error, EIO, "%s: endpoints return other bytes than they got, another one each time", path);
     return good || ecfs_prefix (error, "%s", path);

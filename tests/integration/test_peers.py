@@ -1,5 +1,6 @@
 """Machines that read one archive get segments from each other: the right ones, and the endpoints give each once."""
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -113,6 +114,31 @@ def test_one_that_lies_is_named_and_not_asked_again(place):
     lab.until(lambda: swarm.is_warm(0), 30, "what endpoints gave is in the cache")
     swarm.followers[0].mount.umount()
     swarm.read(0)  # and it is right
+
+
+def test_one_that_forges_with_the_key_does_not_deceive_get(place):
+    """Its tags fit, and mounts believe these; the SHA-256 that the writer fixed does not."""
+    swarm = Swarm(place, 2)
+    swarm.warm(1)
+    forger = swarm.followers[0]
+    forger.mount.umount()
+    lab.run(lab.BUILD / "tests/lab/lab-forge-cell", forger.archive.path, "/file", next((forger.archive.path / "cache").glob("*/cells")))
+    forger.mount.start()
+    lab.until(lambda: [peer["state"] for peer in swarm.state()["list"]] == ["up"], 30, "it is there again")
+    lab.forget_mounts()
+    assert lab.digest(swarm.writer.path / "file") != swarm.digest
+    lab.until(lambda: swarm.is_warm(0), 30, "what it gave is in the cache")
+    for _ in range(2):
+        done = lab.ecfs("get", swarm.archive.path, "/file", place.path / "fetched")
+        assert lab.digest(place.path / "fetched") == swarm.digest
+        assert "forges them" in done.stderr
+        (place.path / "fetched").unlink()
+    cat = subprocess.run([lab.PROGRAM, "cat", swarm.archive.path, "/file"], capture_output=True, check=True, timeout=60).stdout
+    assert hashlib.blake2b(cat, digest_size=16).hexdigest() == swarm.digest
+    forger.mount.umount()
+    lab.ecfs("get", swarm.archive.path, "/file", place.path / "fetched")
+    lab.forget_mounts()
+    assert lab.digest(swarm.writer.path / "file") == swarm.digest
 
 
 def test_one_that_stalls_or_dies_keeps_nobody(place):
