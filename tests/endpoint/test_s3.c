@@ -235,6 +235,20 @@ static void test_requests (Fixture *self, gconstpointer features)
     holds (self, "stripes/large", bytes, 17 * MIB);
 }
 
+/* The failed ones are given up in the background. */
+static void await_no_uploads (const Fixture *self)
+{
+    g_autofree char *path = g_build_filename (self->store->dir, "uploads", NULL);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    for (;;) {
+        g_autoptr (GDir) left = g_dir_open (path, 0, NULL);
+        if (g_dir_read_name (left) == NULL)
+            break;
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (10000);
+    }
+}
+
 /* Whatever the store does with conditions, and however often it says that it cannot: nothing is replaced or doubled. */
 static void test_stores_once (Fixture *self, gconstpointer features)
 {
@@ -248,15 +262,40 @@ static void test_stores_once (Fixture *self, gconstpointer features)
         g_assert_cmpint (try_store (self, name, bytes, size), ==, EEXIST);
         holds (self, name, bytes + i, size);
     }
-    g_autofree char *path = g_build_filename (self->store->dir, "uploads", NULL);
-    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US; /* the refused ones are given up in the background */
-    for (;;) {
-        g_autoptr (GDir) left = g_dir_open (path, 0, NULL);
-        if (g_dir_read_name (left) == NULL)
-            break;
+    await_no_uploads (self);
+}
+
+/* Four parts are with the server before it answers one, the last one first: the object has them in their order. */
+static void test_parts_at_once (Fixture *self, gconstpointer features)
+{
+    (void) features;
+    if (self->store == NULL)
+        return;
+    g_autofree uint8_t *bytes = test_bytes (40 * MIB, 7);
+    restart (self, ",part_size=5M");
+    int64_t began_us = ecfs_now_us ();
+    g_assert_cmpint (try_store (self, "stripes/large", bytes, 40 * MIB), ==, 0);
+    g_assert_cmpint (ecfs_now_us () - began_us, <, 6 * 2 * G_USEC_PER_SEC); /* what waiting for the others takes */
+    holds (self, "stripes/large", bytes, 40 * MIB);
+    await_no_uploads (self);
+}
+
+/* The server still has to store two parts when the third fails: the upload is given up after that. */
+static void test_part_fails (Fixture *self, gconstpointer features)
+{
+    (void) features;
+    if (self->store == NULL)
+        return;
+    g_autofree uint8_t *bytes = test_bytes (40 * MIB, 8);
+    restart (self, ",part_size=5M");
+    g_assert_cmpint (try_store (self, "stripes/large", bytes, 40 * MIB), ==, EDQUOT);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (s3_count (self->store, "abort") == 0 || s3_count (self->store, "part") < 3) {
         g_assert_cmpint (ecfs_now_us (), <, deadline_us);
         g_usleep (10000);
     }
+    await_no_uploads (self);
+    g_assert_cmpuint (s3_count (self->store, "abort"), ==, 1);
 }
 
 /* A server that puts parts together may take its time, if it shows that it is at it. */
@@ -657,6 +696,8 @@ int main (int argc, char **argv)
     add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);
     add ("/s3/stores-once-where-answers-do-not-come", "abrupt", test_stores_once);
     add ("/s3/stores-once-where-answers-are-empty", "terse", test_stores_once);
+    add ("/s3/sends-parts-at-once", "backwards", test_parts_at_once);
+    add ("/s3/gives-up-what-the-server-has", "backwards third-full", test_part_fails);
     add ("/s3/waits-while-the-server-is-at-it", "dawdling", test_slow_commit);
     add ("/s3/waits-for-what-was-answered-too-early", "late", test_slow_commit);
     add ("/s3/believes-no-success-that-is-none", "", test_false_successes);

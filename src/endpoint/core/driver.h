@@ -247,7 +247,7 @@ void ecfs_request_piece (EcfsStream *request, const uint8_t *bytes);
 EcfsPull ecfs_request_pull (EcfsStream *request, const uint8_t **ret_bytes, size_t *ret_size);
 
 /** The first @acknowledged bytes of the file are with the server, of a log on its disk: gives lent chunks below that
- * back. */
+ * back. Of what was kept it is as many bytes, whichever. */
 void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged);
 
 /** The driver has the first @kept bytes in memory of its own, for it may have to send them again: gives lent chunks

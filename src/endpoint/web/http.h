@@ -156,6 +156,7 @@ struct EcfsHttp {
     CURLM *multi;
     GPtrArray *easies; /* that nobody uses now */
     GQueue ops;
+    GList *next;        /* of these, while each has its turn: whose is next */
     unsigned n_calls;   /* under way */
     unsigned n_waiting; /* to be asked again, as the server was busy: not the time to ask for more */
     size_t moved_bytes; /* since … */

@@ -461,6 +461,8 @@ void ecfs_http_op_drop (EcfsHttpOp *op)
         op->request->driver_data = NULL;
     if (op->clear != NULL)
         op->clear (op);
+    if (op->http->next == &op->link)
+        op->http->next = op->link.next;
     g_queue_unlink (&op->http->ops, &op->link);
     g_free (op);
 }

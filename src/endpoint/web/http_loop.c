@@ -13,12 +13,13 @@ static bool take_requests (EcfsHttp *self)
     return self->n_calls + self->n_waiting < ECFS_HTTP_MAX_ACTIVE;
 }
 
-/* Gives every op its turn. An op may end itself meanwhile, and add others behind. */
+/* Gives every op its turn. An op may end itself and others meanwhile, and add others behind. */
 static void turn_all (EcfsHttp *self)
 {
-    for (GList *at = self->ops.head, *next; at != NULL; at = next) {
-        next = at->next;
-        EcfsHttpOp *op = at->data;
+    self->next = self->ops.head;
+    while (self->next != NULL) {
+        EcfsHttpOp *op = self->next->data;
+        self->next = self->next->next;
         if (op->request != NULL && !op->cancelled && ecfs_request_cancelled (op->request)) {
             op->cancelled = true;
             op->cancel (self, op);
