@@ -14,6 +14,7 @@ typedef struct ConformanceRow {
     char *path;      /* the same directory here, for the tests that damage things behind the endpoint's back */
     bool is_nested;  /* there is an endpoint inside that asks for no marker: it may make directories anywhere */
     bool is_sure;    /* it finds out with each commit whether its root is there */
+    bool vanishes;   /* a directory is there no longer than what is in it */
     bool logs;       /* it keeps logs */
     bool only_logs;  /* only tests of these; and on its line nothing is cut before they begin */
     bool brief;      /* another row has the same driver: only tests that see how this one transfers */

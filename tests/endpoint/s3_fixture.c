@@ -2,10 +2,14 @@
 
 #include "server.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PYTHON "/usr/bin/python3"
+#define PYTHON  "/usr/bin/python3"
+#define ACCESS  "AKIALABLABLABLABLAB0"
+#define SECRET  "secret/of+the/lab"
+#define GATEWAY "versitygw"
 
 static bool start_on (void *data, unsigned port)
 {
@@ -21,6 +25,19 @@ static bool start_on (void *data, unsigned port)
     g_ptr_array_add (argv, NULL);
     self->port = port;
     self->pid = server_spawn ((const char *const *) argv->pdata, NULL, self->log, port);
+    return self->pid != 0;
+}
+
+static bool start_gateway_on (void *data, unsigned port)
+{
+    S3 *self = data;
+    g_autofree char *text = g_strdup_printf ("127.0.0.1:%u", port);
+    g_auto (GStrv) environment = g_get_environ ();
+    environment = g_environ_setenv (environment, "ROOT_ACCESS_KEY", ACCESS, true);
+    environment = g_environ_setenv (environment, "ROOT_SECRET_KEY", SECRET, true);
+    const char *argv[] = {GATEWAY, "--port", text, "--quiet", "posix", self->root, NULL};
+    self->port = port;
+    self->pid = server_spawn (argv, environment, self->log, port);
     return self->pid != 0;
 }
 
@@ -43,18 +60,41 @@ static void make_certificate (S3 *self)
     server_run (certificate);
 }
 
-S3 *s3_new (const char *features, const char **why)
+static S3 *new_store (const char *features)
 {
-    if (!has_botocore ()) {
-        *why = "signatures cannot be verified: install python3-botocore";
-        return NULL;
-    }
     S3 *self = g_new0 (S3, 1);
     self->features = g_strdup (features);
     self->dir = g_dir_make_tmp ("ecfs-s3-XXXXXX", NULL);
     g_assert_nonnull (self->dir);
     self->root = g_build_filename (self->dir, "root", NULL);
     self->log = g_build_filename (self->dir, "log", NULL);
+    return self;
+}
+
+S3 *s3_new_gateway (const char **why)
+{
+    g_autofree char *program = g_find_program_in_path (GATEWAY);
+    if (program == NULL) {
+        *why = "there is no " GATEWAY;
+        return NULL;
+    }
+    S3 *self = new_store ("");
+    g_autofree char *credentials = g_build_filename (self->dir, "credentials", NULL);
+    const char *text = "[default]\naws_access_key_id = " ACCESS "\naws_secret_access_key = " SECRET "\n";
+    g_assert_true (g_file_set_contents_full (credentials, text, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
+    g_assert_cmpint (g_mkdir (self->root, 0700), ==, 0);
+    if (!server_start (start_gateway_on, self, 0))
+        server_fail_start (GATEWAY, self->log);
+    return self;
+}
+
+S3 *s3_new (const char *features, const char **why)
+{
+    if (!has_botocore ()) {
+        *why = "signatures cannot be verified: install python3-botocore";
+        return NULL;
+    }
+    S3 *self = new_store (features);
     if (strstr (features, "tls") != NULL)
         make_certificate (self);
     if (!server_start (start_on, self, 0))

@@ -20,6 +20,8 @@ typedef struct S3 {
 
 /** Starts one, or returns NULL where that cannot be; @why says why. */
 S3 *s3_new (const char *features, const char **why);
+/** The same of a server of somebody else's, versitygw over a file system: it knows no features and counts nothing. */
+S3 *s3_new_gateway (const char **why);
 /** Kills it and removes its directory; NULL is accepted. */
 void s3_free (S3 *self);
 /** The options of an endpoint that reaches it at @port; g_free (). */

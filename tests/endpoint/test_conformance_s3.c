@@ -14,12 +14,14 @@ static const struct {
     const char *features; /* of the server */
     const char *bucket;   /* that roots are prefixes in; NULL: they are buckets */
     const char *behind;   /* instead: a proxy in front of the server of this row */
+    bool gateway;         /* instead: it is versitygw */
     bool brief;
 } servers[] = {
     {.name = "s3", .features = ""},
     {.name = "s3-prefix", .features = "paged locks-all", .bucket = "bucket", .brief = true},
     {.name = "s3-ignorant", .features = "ignorant", .brief = true},
     {.name = "s3-tls", .features = "tls", .brief = true},
+    {.name = "s3-versity", .gateway = true},
     {.name = "s3-unsteady", .behind = "s3", .brief = true},
     {.name = "s3-tls-unsteady", .behind = "s3-tls", .brief = true},
 };
@@ -46,6 +48,7 @@ static void add_row (size_t i, const S3 *store, bool everything)
                                       .options = s3_options (store, proxy == NULL ? store->port : proxy->port),
                                       .path = path,
                                       .brief = servers[i].brief && !everything,
+                                      .vanishes = servers[i].gateway,
                                       .proxy = proxy});
 }
 
@@ -56,7 +59,9 @@ int main (int argc, char **argv)
     S3 *stores[N_SERVERS] = {NULL};
     for (size_t i = 0; i < N_SERVERS; i++) {
         const char *why = "it has no server";
-        if (servers[i].behind == NULL)
+        if (servers[i].gateway)
+            stores[i] = s3_new_gateway (&why);
+        else if (servers[i].behind == NULL)
             stores[i] = s3_new (servers[i].features, &why);
         const S3 *store = servers[i].behind == NULL ? stores[i] : find (stores, servers[i].behind);
         if (store == NULL)
