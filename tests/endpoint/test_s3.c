@@ -298,6 +298,26 @@ static void test_part_fails (Fixture *self, gconstpointer features)
     g_assert_cmpuint (s3_count (self->store, "abort"), ==, 1);
 }
 
+/* A range is what the server says that it is, whatever the status. */
+static void test_odd_ranges (Fixture *self, gconstpointer features)
+{
+    (void) features;
+    if (self->store == NULL)
+        return;
+    g_autofree uint8_t *bytes = test_bytes (300000, 9), *got = g_malloc (300000);
+    g_assert_cmpint (try_store (self, "stripes/one", bytes, 300000), ==, 0);
+    const EcfsRange ranges[] = {{.offset = 0, .size = 1000, .to = got},
+                                {.offset = 5000, .size = 100000, .to = got + 5000},
+                                {.offset = 299000, .size = 1000, .to = got + 299000}};
+    unsigned before = s3_count (self->store, NULL);
+    g_autoptr (GError) error = NULL;
+    ecfs_endpoint_read_wait (self->endpoint, "stripes/one", ranges, G_N_ELEMENTS (ranges), &error);
+    g_assert_no_error (error);
+    for (size_t i = 0; i < G_N_ELEMENTS (ranges); i++)
+        g_assert_true (memcmp (bytes + ranges[i].offset, ranges[i].to, ranges[i].size) == 0);
+    g_assert_cmpuint (s3_count (self->store, NULL), ==, before + G_N_ELEMENTS (ranges));
+}
+
 /* A server that puts parts together may take its time, if it shows that it is at it. */
 static void test_slow_commit (Fixture *self, gconstpointer features)
 {
@@ -698,6 +718,7 @@ int main (int argc, char **argv)
     add ("/s3/stores-once-where-answers-are-empty", "terse", test_stores_once);
     add ("/s3/sends-parts-at-once", "backwards", test_parts_at_once);
     add ("/s3/gives-up-what-the-server-has", "backwards third-full", test_part_fails);
+    add ("/s3/takes-ranges-that-are-told", "no-206", test_odd_ranges);
     add ("/s3/waits-while-the-server-is-at-it", "dawdling", test_slow_commit);
     add ("/s3/waits-for-what-was-answered-too-early", "late", test_slow_commit);
     add ("/s3/believes-no-success-that-is-none", "", test_false_successes);

@@ -1,6 +1,7 @@
 /*
  * Ranged GET. One range is asked for after the other; what comes is taken for the range only when the server says that
  * it is: 206 with a Content-Range that begins where we asked, or 200, the whole file, where we want it from its start.
+ * Some say 200 and a Content-Range, and send that: rclone's server of S3.
  */
 #include "endpoint/web/http.h"
 #include "endpoint/web/http_range.h"
@@ -37,6 +38,12 @@ static const EcfsRange *current (const ReadOp *read)
     return &read->op.request->ranges[read->range_index];
 }
 
+/* Whether the answer is the file from its start, whatever was asked for. */
+static bool is_whole (const ReadOp *read)
+{
+    return read->op.call.status == 200 && read->op.call.content_range == NULL;
+}
+
 /* Whether the bytes that follow are those of the range. */
 static bool check_head (ReadOp *read)
 {
@@ -48,7 +55,7 @@ static bool check_head (ReadOp *read)
     if (call->encoded)
         return ecfs_fail (&read->error, EPROTO, "%s: the server sends it compressed, although nobody asked for that",
                           name);
-    if (call->status == 200)
+    if (is_whole (read))
         return range->offset == 0 ||
                ecfs_fail (&read->error, EPROTO,
                           "%s: the server sends whole files where parts are asked for (it ignores Range)", name);
@@ -76,7 +83,7 @@ static bool take (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
     read->filled += used;
     if (read->filled - read->reported >= REPORT_BYTES || read->filled == range->size)
         report (read);
-    bool would_go_on = used < size || (read->filled == range->size && op->call.status == 200);
+    bool would_go_on = used < size || (read->filled == range->size && is_whole (read));
     return !would_go_on; /* false ends the call: we have what we want */
 }
 
