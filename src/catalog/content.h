@@ -109,7 +109,12 @@ char *ecfs_catalog_object_path (EcfsCatalog *self, const EcfsUuid *object);
 
 /** Up to @max objects with id above @after, by id: how walkers go over all. GPtrArray with free function. */
 GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error);
-/** The same by UUID, which is the order in which endpoints have them. */
+/** Calls @each for all of them, by id, until it returns false with an error. In batches: what is added or deleted
+ * meanwhile may be met or not. */
+bool ecfs_catalog_each_object (EcfsCatalog *self,
+                               bool (*each) (void *user, const EcfsObjectRow *object, GError **error), void *user,
+                               GError **error);
+/** As ecfs_catalog_objects () by UUID, which is the order in which endpoints have them. */
 GPtrArray *ecfs_catalog_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error);
 /** Gives an object that has none the SHA-256 of its content, which the caller has compared with its digest. Nothing
  * happens where the object is gone or has one. */

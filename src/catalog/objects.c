@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#define WALK_BATCH 256
+
 guint ecfs_code_n (const char *code)
 {
     const char *at = strchr (code, ':');
@@ -119,6 +121,26 @@ static GPtrArray *list_objects (EcfsCatalog *self, int64_t after, size_t max, GE
 GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error)
 {
     return READ (self, list_objects (self, after, max, error));
+}
+
+bool ecfs_catalog_each_object (EcfsCatalog *self,
+                               bool (*each) (void *user, const EcfsObjectRow *object, GError **error), void *user,
+                               GError **error)
+{
+    int64_t after = 0;
+    for (bool more = true; more;) {
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self, after, WALK_BATCH, error);
+        if (objects == NULL)
+            return false;
+        for (guint i = 0; i < objects->len; i++) {
+            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+            after = object->id;
+            if (!each (user, object, error))
+                return false;
+        }
+        more = objects->len == WALK_BATCH;
+    }
+    return true;
 }
 
 static GPtrArray *list_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error)

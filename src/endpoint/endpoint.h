@@ -280,6 +280,10 @@ typedef struct EcfsEndpointCounts {
                     * connection included; else each that a connection was given */
 } EcfsEndpointCounts;
 
+/** How many requests storing a file of @bytes takes that an account counts, where nothing is asked again; what is found
+ * out once per endpoint comes on top. Thread-safe. */
+uint64_t ecfs_endpoint_store_requests (const EcfsEndpoint *self, uint64_t bytes);
+
 /** The word for a class, such as "append". */
 const char *ecfs_request_class_word (EcfsRequestClass class);
 /** Thread-safe. */

@@ -27,7 +27,8 @@ typedef struct Plan {
     uint64_t rebuilt_bytes;
     double read_bytes;   /* from others, to rebuild what the endpoint does not give */
     uint64_t *written;   /* n_places: bytes that each would get, … */
-    uint64_t *n_written; /* … and in how many stripes */
+    uint64_t *n_written; /* … and by how many requests */
+    uint64_t n_given;    /* requests that read what the endpoint gives */
     double n_reads;      /* of others, for what is rebuilt */
     JsonArray *paths;
 } Plan;
@@ -62,21 +63,26 @@ static void tell_stuck (Plan *self, const EcfsObjectRow *object)
     json_array_add_string_element (self->paths, shown);
 }
 
-static void count_stripe (Plan *self, const EcfsStripeRow *stripe, const EcfsCodec *codec, size_t found)
+/* Each segment is read by a request of its own. */
+static void count_stripe (Plan *self, const EcfsStripeRow *stripe, const EcfsCodec *codec, uint64_t n_segments,
+                          size_t found)
 {
     self->n_stripes++;
     self->bytes += stripe->size;
-    if (!self->here) {
+    if (self->here) {
+        self->n_given += n_segments;
+    } else {
         self->rebuilt_bytes += stripe->size;
         self->read_bytes += (double) stripe->size * ecfs_codec_k (codec);
-        self->n_reads += ecfs_codec_k (codec);
+        self->n_reads += (double) n_segments * ecfs_codec_k (codec);
     }
     if (found == SIZE_MAX) {
         self->n_unplaced++;
         return;
     }
     self->written[found] += stripe->size;
-    self->n_written[found]++;
+    self->n_written[found] +=
+        ecfs_endpoint_store_requests (ecfs_archive_endpoint (self->archive, found)->endpoint, stripe->size);
 }
 
 static bool is_endangered (const Plan *self, const EcfsObjectRow *object, const EcfsCodec *codec)
@@ -107,7 +113,8 @@ static unsigned allow_places (const Plan *self, EcfsPlace *places, const char *m
 static bool plan_object (Plan *self, const EcfsObjectRow *object, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
-    if (codec == NULL)
+    EcfsLayout layout;
+    if (codec == NULL || !ecfs_archive_layout (self->archive, object, &layout, error))
         return false;
     unsigned n = ecfs_codec_n (codec);
     EcfsRuled ruled;
@@ -129,7 +136,7 @@ static bool plan_object (Plan *self, const EcfsObjectRow *object, GError **error
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         if (stripe->endpoint == endpoint && stripe->index < n)
-            count_stripe (self, stripe, codec, found[stripe->index]);
+            count_stripe (self, stripe, codec, ecfs_layout_n_segments (&layout), found[stripe->index]);
     }
     self->n_objects++;
     self->n_endangered += is_endangered (self, object, codec);
@@ -225,8 +232,8 @@ static JsonArray *describe_targets (const Plan *self)
     return targets;
 }
 
-/* A stripe is read, stored and deleted with a request each, unless it is so large that accounts count its parts. What
- * is rebuilt comes from any of the others. */
+/* A stripe is deleted with a request, and stored with as many as its endpoint takes. What is rebuilt comes from any of
+ * the others. */
 static EcfsPriceSum price_of (const Plan *self)
 {
     EcfsPriceSum sum = {.is_known = false};
@@ -238,7 +245,7 @@ static EcfsPriceSum price_of (const Plan *self)
         bool gives = i != self->position && n_others > 0 && ecfs_archive_reaches (endpoint);
         double part = gives ? 1.0 / (double) n_others : 0;
         if (i == self->position && self->here)
-            ecfs_price_add (&sum, endpoint, (double) self->bytes, 2 * (double) self->n_stripes);
+            ecfs_price_add (&sum, endpoint, (double) self->bytes, (double) (self->n_given + self->n_stripes));
         else if (i != self->position)
             ecfs_price_add (&sum, endpoint, self->read_bytes * part,
                             self->n_reads * part + (double) self->n_written[i]);

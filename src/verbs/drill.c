@@ -21,12 +21,12 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define WALK_BATCH  256
-#define READ_BATCH  64 /* objects that are read one way and then the other */
-#define N_WORKERS   8
-#define PIECE_BYTES (1u << 20)
-#define TICK_US     200000
-#define MOST_TOLD   1000 /* failures in the report */
+#define TICK_OBJECTS 256 /* are considered between looks at who cancels */
+#define READ_BATCH   64  /* objects that are read one way and then the other */
+#define N_WORKERS    8
+#define PIECE_BYTES  (1u << 20)
+#define TICK_US      200000
+#define MOST_TOLD    1000 /* failures in the report */
 
 typedef struct Drill {
     EcfsArchive *archive;
@@ -285,8 +285,9 @@ bool ecfs_drill_sample_draws (EcfsDrillSample *self)
     return draws;
 }
 
-static bool consider (Drill *self, const EcfsObjectRow *object, GError **error)
+static bool consider (void *user, const EcfsObjectRow *object, GError **error)
 {
+    Drill *self = user;
     EcfsStanding standing;
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
     if (codec == NULL)
@@ -295,33 +296,23 @@ static bool consider (Drill *self, const EcfsObjectRow *object, GError **error)
     for (unsigned i = 0; i < standing.n; i++)
         standing.held[i] = standing.held[i] && !self->without[standing.holder[i]];
     self->n_doomed += !ecfs_codec_decodable (codec, standing.held);
+    if (self->sample.n_seen % TICK_OBJECTS == 0 && !tick (self))
+        return ecfs_fail (error, ECANCELED, "cancelled");
     if (!ecfs_drill_sample_draws (&self->sample))
         return true;
     Item *item = g_new0 (Item, 1);
     *item = (Item){.drill = self, .object = object->id, .size = object->size};
     self->tally.progress.n_found++;
     g_ptr_array_add (self->batch, item);
+    if (self->batch->len == READ_BATCH)
+        read_batch (self);
     return true;
 }
 
 static bool walk (Drill *self, GError **error)
 {
-    int64_t after = 0;
-    for (bool more = true; more;) {
-        g_autoptr (GPtrArray) objects =
-            ecfs_catalog_objects (ecfs_archive_catalog (self->archive), after, WALK_BATCH, error);
-        if (objects == NULL)
-            return false;
-        for (guint i = 0; i < objects->len; i++) {
-            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            if (!consider (self, object, error))
-                return false;
-            after = object->id;
-            if (self->batch->len == READ_BATCH)
-                read_batch (self);
-        }
-        more = objects->len == WALK_BATCH && tick (self);
-    }
+    if (!ecfs_catalog_each_object (ecfs_archive_catalog (self->archive), consider, self, error))
+        return false;
     read_batch (self);
     return tick (self) || ecfs_fail (error, ECANCELED, "cancelled");
 }

@@ -1,11 +1,10 @@
 /* What a drill that reads takes: counted by the catalog before anything is read, for the very objects that it draws. */
+#include "archive/key_shares.h"
 #include "endpoint/tariff.h"
 #include "verbs/drill_priv.h"
 #include "verbs/price.h"
 
 #include <string.h>
-
-#define WALK_BATCH 256
 
 typedef struct Taken {
     double bytes;
@@ -57,10 +56,13 @@ static void add_reading (Cost *self, const EcfsCodec *codec, const EcfsStanding 
     }
 }
 
-static bool add_object (Cost *self, const EcfsObjectRow *object, GError **error)
+static bool add_object (void *user, const EcfsObjectRow *object, GError **error)
 {
+    Cost *self = user;
     EcfsStanding standing;
     EcfsLayout layout;
+    if (!ecfs_drill_sample_draws (&self->sample))
+        return true;
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
     if (codec == NULL || !ecfs_archive_layout (self->archive, object, &layout, error))
         return false;
@@ -71,23 +73,13 @@ static bool add_object (Cost *self, const EcfsObjectRow *object, GError **error)
     return true;
 }
 
-static bool walk (Cost *self, GError **error)
+/* The archive's key is read from shares of it: how large one is, and what it is. */
+static void add_key (Cost *self)
 {
-    int64_t after = 0;
-    for (bool more = true; more;) {
-        g_autoptr (GPtrArray) objects =
-            ecfs_catalog_objects (ecfs_archive_catalog (self->archive), after, WALK_BATCH, error);
-        if (objects == NULL)
-            return false;
-        for (guint i = 0; i < objects->len; i++) {
-            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            after = object->id;
-            if (ecfs_drill_sample_draws (&self->sample) && !add_object (self, object, error))
-                return false;
-        }
-        more = objects->len == WALK_BATCH;
-    }
-    return true;
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (self->archive);
+    for (size_t i = 0; shares != NULL && i < self->n_endpoints; i++)
+        if (ecfs_archive_endpoint_counts (ecfs_archive_endpoint (self->archive, i)) && !self->without[i])
+            self->taken[i].requests += 2;
 }
 
 /* Reporting */
@@ -168,8 +160,10 @@ char *ecfs_drill_cost (Ecfs *self, const EcfsDrill *what, GError **error)
         return NULL;
     cost.taken = g_new0 (Taken, ECFS_ENDPOINTS_MAX);
     find_dearest (&cost);
+    add_key (&cost);
     if (ecfs_damage_load (self->archive, &cost.damage, error) &&
-        ecfs_drill_sample_begin (&cost.sample, self->archive, what, error) && walk (&cost, error))
+        ecfs_drill_sample_begin (&cost.sample, self->archive, what, error) &&
+        ecfs_catalog_each_object (ecfs_archive_catalog (self->archive), add_object, &cost, error))
         text = to_json (&cost, what);
     ecfs_damage_clear (&cost.damage);
     ecfs_drill_sample_clear (&cost.sample);

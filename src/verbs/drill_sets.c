@@ -10,7 +10,6 @@
 #include "verbs/drill_priv.h"
 #include "verbs/kinds.h"
 
-#define WALK_BATCH   256
 #define MOST_SETS    200000 /* that are told apart, of all sizes together */
 #define MOST_TOLD    100    /* of each size that lose something */
 #define MOST_AT_ONCE 16     /* endpoints in a set */
@@ -30,14 +29,21 @@ typedef struct Sorted {
     unsigned most;                        /* endpoints that a code promises to do without */
 } Sorted;
 
-static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, EcfsKnownDamage *damage, Sorted *sorted,
-                         GError **error)
+typedef struct Sorting {
+    EcfsArchive *archive;
+    EcfsKnownDamage damage;
+    Sorted *sorted;
+} Sorting;
+
+static bool sort_object (void *user, const EcfsObjectRow *object, GError **error)
 {
+    Sorting *self = user;
+    Sorted *sorted = self->sorted;
     EcfsStanding standing;
-    EcfsKind kind = {.codec = ecfs_archive_codec (archive, object->code, error), .n_objects = 1};
+    EcfsKind kind = {.codec = ecfs_archive_codec (self->archive, object->code, error), .n_objects = 1};
     if (kind.codec == NULL)
         return false;
-    ecfs_drill_standing (archive, object, kind.codec, damage, &standing);
+    ecfs_drill_standing (self->archive, object, kind.codec, &self->damage, &standing);
     for (unsigned i = 0; i < standing.n; i++) {
         kind.present[i] = standing.held[i];
         kind.holder[i] = standing.holder[i];
@@ -55,23 +61,11 @@ static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, Ecfs
 
 static bool sort_objects (EcfsArchive *archive, Sorted *sorted, GError **error)
 {
-    int64_t after = 0;
-    g_auto (EcfsKnownDamage) damage = {NULL, 0};
-    if (!ecfs_damage_load (archive, &damage, error))
-        return false;
-    for (bool more = true; more;) {
-        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (ecfs_archive_catalog (archive), after, WALK_BATCH, error);
-        if (objects == NULL)
-            return false;
-        for (guint i = 0; i < objects->len; i++) {
-            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            if (!sort_object (archive, object, &damage, sorted, error))
-                return false;
-            after = object->id;
-        }
-        more = objects->len == WALK_BATCH;
-    }
-    return true;
+    Sorting self = {.archive = archive, .sorted = sorted};
+    bool done = ecfs_damage_load (archive, &self.damage, error) &&
+                ecfs_catalog_each_object (ecfs_archive_catalog (archive), sort_object, &self, error);
+    ecfs_damage_clear (&self.damage);
+    return done;
 }
 
 /* Sets */

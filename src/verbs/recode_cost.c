@@ -217,6 +217,13 @@ static bool add_reading (Sum *self, const EcfsObjectRow *object, const EcfsCodec
     return true;
 }
 
+/* Of one of @stripes that have @bytes together. */
+static double store_requests (const Sum *self, size_t position, double bytes, double stripes)
+{
+    const EcfsEndpoint *endpoint = ecfs_archive_endpoint (self->archive, position)->endpoint;
+    return stripes == 0 ? 0 : (double) ecfs_endpoint_store_requests (endpoint, (uint64_t) (bytes / stripes));
+}
+
 /* Which endpoints will take the new stripes is decided when they are stored: evenly those that have none that stays. */
 static void add_writing (Sum *self, const EcfsObjectRow *object, const EcfsRecodeStep *step, double bytes,
                          double stripes)
@@ -236,7 +243,7 @@ static void add_writing (Sum *self, const EcfsObjectRow *object, const EcfsRecod
     for (size_t i = 0; i < n; i++)
         if (takes[i]) {
             self->costs[i].written_bytes += bytes / (double) n_takers;
-            self->costs[i].requests += stripes / (double) n_takers;
+            self->costs[i].requests += stripes / (double) n_takers * store_requests (self, i, bytes, stripes);
         }
 }
 

@@ -179,29 +179,24 @@ static void tally (Tally *self, const EcfsObjectRow *object, const ObjectHealth 
     note_fall (self, health, &self->at_risk);
 }
 
-static bool tally_objects (Tally *self, EcfsKnownDamage *damage, EcfsSurvey *survey, GError **error)
+typedef struct Tallying {
+    Tally *tally;
+    EcfsKnownDamage *damage;
+    EcfsSurvey *survey;
+} Tallying;
+
+static bool tally_object (void *user, const EcfsObjectRow *object, GError **error)
 {
-    int64_t after = 0;
-    for (bool more = true; more;) {
-        g_autoptr (GPtrArray) objects =
-            ecfs_catalog_objects (ecfs_archive_catalog (self->archive), after, WALK_BATCH, error);
-        if (objects == NULL)
-            return false;
-        for (guint i = 0; i < objects->len; i++) {
-            ObjectHealth health;
-            bool damaged[ECFS_CODEC_MAX_N];
-            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
-            if (codec == NULL)
-                return false;
-            ecfs_damage_of (damage, object->id, damaged);
-            object_health (self, codec, object, damaged, &health);
-            tally (self, object, &health);
-            ecfs_survey_add (survey, object, &health.kind, damaged, is_full (&health));
-            after = object->id;
-        }
-        more = objects->len == WALK_BATCH;
-    }
+    Tallying *self = user;
+    ObjectHealth health;
+    bool damaged[ECFS_CODEC_MAX_N];
+    const EcfsCodec *codec = ecfs_archive_codec (self->tally->archive, object->code, error);
+    if (codec == NULL)
+        return false;
+    ecfs_damage_of (self->damage, object->id, damaged);
+    object_health (self->tally, codec, object, damaged, &health);
+    tally (self->tally, object, &health);
+    ecfs_survey_add (self->survey, object, &health.kind, damaged, is_full (&health));
     return true;
 }
 
@@ -297,7 +292,8 @@ static bool add_present (JsonObject *status, EcfsArchive *archive, const GArray 
     if (!ecfs_damage_load (archive, &damage, error))
         return false;
     tally_init (&sum, status, archive, found);
-    bool done = tally_objects (&sum, &damage, survey, error);
+    Tallying all = {.tally = &sum, .damage = &damage, .survey = survey};
+    bool done = ecfs_catalog_each_object (ecfs_archive_catalog (archive), tally_object, &all, error);
     if (done) {
         json_object_set_object_member (status, "objects", object_facts (&sum, totals));
         ecfs_status_add_repairs (status, archive, damage.rows);

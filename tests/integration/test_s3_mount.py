@@ -1,5 +1,6 @@
 """S3 in an archive: uploads that break off, buckets that go, busy servers, and what is told of those that will not have us."""
 import contextlib
+import json
 
 import lab
 import pytest
@@ -151,6 +152,24 @@ def test_requests_are_counted_as_the_server_sees_them(place, store):
     assert seen() > 3 * 4
 
     lab.until(lambda: counted() == seen(), 60, "both count the same", pause=0.2)  # in this order: status asks, too
+
+
+def test_a_drain_says_how_many_requests_parts_are(place, store):
+    archive = place.archive(buckets(store, ["amber", "birch", "cedar", "delta"]), "rs:2+1")
+    lab.write_pattern(place.path / "source", LARGE, seed=5)
+    archive.put_in_full(place.path / "source", "/large")
+    holder = next(endpoint for endpoint in archive.endpoints if any("stripes/" in key for key in endpoint.keys()))
+    plan = json.loads(lab.ecfs("endpoint", "drain", archive.path, holder.name, "--dry-run", "--json").stdout)
+    assert plan["stripes"] == 1
+    before = len(store.requests())
+    lab.ecfs("endpoint", "drain", archive.path, holder.name)
+    seen = [request[:2] for request in store.requests()[before:] if "stripes/" in request[2]]
+    print(plan["requests"], seen)
+    n_parts = -(-plan["bytes"] // (8 << 20))
+    assert n_parts == 3 and sum(kind == "part" for _, kind in seen) == n_parts
+    n_segments = -(-LARGE // (2 << 20))
+    assert n_segments == sum(kind == "get" for _, kind in seen)
+    assert plan["requests"] == n_segments + n_parts + 2 + 1  # read, stored, deleted later
 
 
 def test_a_large_file_is_hardly_more_requests_than_parts(place, store):

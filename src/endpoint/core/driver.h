@@ -77,6 +77,8 @@ typedef struct EcfsDriver {
     bool (*serve) (EcfsSlot *slot, void *connection, GError **error);
     void (*disconnect) (void *connection);
 
+    /* What ecfs_endpoint_store_requests () tells; may be NULL: one. */
+    uint64_t (*store_requests) (const void *config, uint64_t bytes);
     /* Has the other side run a hash tool in its root; may be NULL: none can. */
     EcfsHasher *(*hasher) (const void *config, const EcfsHasherTerms *terms, GError **error);
     /* What ecfs_endpoint_lock_us () tells; may be NULL: nothing is locked, and ECFS_REQUEST_RENEW does not come. */

@@ -87,6 +87,11 @@ void ecfs_endpoint_note_read_anyway (EcfsEndpoint *self)
                    self->name);
 }
 
+uint64_t ecfs_endpoint_store_requests (const EcfsEndpoint *self, uint64_t bytes)
+{
+    return self->driver->store_requests == NULL ? 1 : self->driver->store_requests (self->config, bytes);
+}
+
 /* Parsing */
 
 static bool parse_price (const EcfsEndpointSpec *spec, const char *key, EcfsTariff *tariff, uint64_t *ret_price,

@@ -138,6 +138,13 @@ static int64_t lock_us (const void *config)
     return ((const EcfsS3Config *) config)->lock_us;
 }
 
+/* The parts, and what begins and ends them. */
+static uint64_t store_requests (const void *config, uint64_t bytes)
+{
+    uint64_t part_bytes = ((const EcfsS3Config *) config)->part_bytes;
+    return bytes <= part_bytes ? 1 : (bytes - 1) / part_bytes + 1 + 2;
+}
+
 const EcfsDriver ecfs_driver_s3 = {
     .scheme = "s3",
     .option_keys = option_keys,
@@ -148,6 +155,7 @@ const EcfsDriver ecfs_driver_s3 = {
     .new_config = ecfs_s3_new_config,
     .free_config = ecfs_s3_free_config,
     .lock_us = lock_us,
+    .store_requests = store_requests,
     .connect = ecfs_s3_connect,
     .serve = ecfs_http_serve,
     .disconnect = ecfs_s3_disconnect,
