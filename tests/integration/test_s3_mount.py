@@ -198,5 +198,9 @@ def test_a_large_file_is_hardly_more_requests_than_parts(place, store):
     assert lab.digest(mount.path / "large") == digest
     read = [request for request in store.requests()[before:] if "stripes/" in request[2]]
     n_segments = -(-4 * LARGE // (2 << 20))
-    print(len(read), n_segments)
-    assert 0 < len(read) <= 2 * n_segments * 1.1 + 8, len(read)
+    counts = archive.json("status")["reads"]
+    print(len(read), n_segments, counts)
+    # On a busy machine the server is late, and others are asked in its place: that the mount says which ones is the point.
+    twice = counts["cancelled"] + counts["hedged_bytes"] // (1 << 20)
+    assert counts["hedged_bytes"] <= 0.05 * counts["received_bytes"] + (4 << 20), counts
+    assert 0 < len(read) <= 2 * n_segments + 4 + twice, (len(read), counts)
