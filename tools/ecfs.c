@@ -36,6 +36,7 @@ static const Verb verbs[] = {
     {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},
     {"endpoint", "list|add|test|readonly|active|drain|replace|remove|distrust ARCHIVE ...",
      "Lists, adds, tests, empties, replaces and removes endpoints", verb_endpoint},
+    {"catalog", "move ARCHIVE LOCATION", "Moves an archive's catalog into a database, and back", verb_catalog},
     {"key", "list|check|add|remove|init|rotate ARCHIVE ...", "Shows, tries and changes how an archive's keys are kept",
      verb_key},
     {"plan", "", "Shows what codes survive and cost, before anything is stored", verb_plan},

@@ -28,6 +28,7 @@ int verb_put (const Verb *verb, int argc, char **argv);
 int verb_get (const Verb *verb, int argc, char **argv);
 int verb_cat (const Verb *verb, int argc, char **argv);
 int verb_warm (const Verb *verb, int argc, char **argv);
+int verb_catalog (const Verb *verb, int argc, char **argv);
 int verb_cache (const Verb *verb, int argc, char **argv);
 int verb_rm (const Verb *verb, int argc, char **argv);
 int verb_mv (const Verb *verb, int argc, char **argv);

@@ -615,6 +615,24 @@ bool ecfs_key_rotate (const char *directory, const EcfsKeyRotation *how, GError 
  */
 bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions *transfer, GError **error);
 
+typedef struct EcfsMoving {
+    bool dry_run; /* only finds out what would be done */
+    /* One sentence that the user should know. May be NULL. */
+    void (*tell) (void *user, const char *text);
+    /* Called now and then; false ends it with ECANCELED. May be NULL. */
+    bool (*progress) (void *user, const char *phase, uint64_t n_done, uint64_t n_all);
+    void *user;
+} EcfsMoving;
+
+/**
+ * Moves the catalog of the archive in @directory to @location: "postgresql://...", "service=..." or "file", which is in
+ * the archive directory. What was moved is compared with what was there before that is retired. Can be repeated after
+ * whatever ended it, and goes on then. Returns a report as a JSON object (ecfs-catalog(1) lists the members), g_free
+ * (). EBUSY: it is mounted, or in use by another machine; EBADMSG: the catalog is damaged; EEXIST: there is another
+ * one; ENOTSUP: built without PostgreSQL. Blocks.
+ */
+char *ecfs_move_catalog (const char *directory, const char *location, const EcfsMoving *how, GError **error);
+
 /* An archive without its directory. */
 
 typedef struct EcfsRecovery {

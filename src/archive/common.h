@@ -205,6 +205,9 @@ bool ecfs_archive_check_directory (const char *directory, GError **error);
 bool ecfs_archive_is_held (const char *directory);
 /** A descriptor that has its lock also when it is closed; -1 and an error. */
 int ecfs_archive_keep_lock (const EcfsArchive *self, GError **error);
+/** Takes the lock of an archive directory, whatever state it is in; -1 and an error: EBUSY telling who holds it. The
+ * caller closes it. */
+int ecfs_archive_lock_directory (const char *directory, GError **error);
 /** Takes the archive's lock into lock_fd; EBUSY telling who holds it. */
 bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);
 /** Writes into the lock who holds it, and with @mountpoint, where the archive is mounted. */

@@ -91,36 +91,60 @@ static bool read_holder (int fd, EcfsHolder *ret_holder)
     return true;
 }
 
-static bool tell_holder (EcfsArchive *self, GError **error)
+static bool tell_holder (const char *directory, int fd, GError **error)
 {
     EcfsHolder holder = {0};
-    bool known = read_holder (self->lock_fd, &holder);
+    bool known = read_holder (fd, &holder);
     if (!known)
-        (void) !ecfs_fail (error, EBUSY, "%s is in use by another process", self->directory);
+        (void) !ecfs_fail (error, EBUSY, "%s is in use by another process", directory);
     else if (holder.mountpoint != NULL)
-        (void) !ecfs_fail (error, EBUSY, "%s is mounted already: on %s by process %ld", self->directory,
-                           holder.mountpoint, (long) holder.pid);
+        (void) !ecfs_fail (error, EBUSY, "%s is mounted already: on %s by process %ld", directory, holder.mountpoint,
+                           (long) holder.pid);
     else
         (void) !ecfs_fail (error, EBUSY, "%s is in use by process %ld, which changes it or is about to mount it",
-                           self->directory, (long) holder.pid);
+                           directory, (long) holder.pid);
     ecfs_holder_clear (&holder);
     return false;
 }
 
+/* Whoever reads it meanwhile finds the old text or this one: it is not emptied first, and its NUL ends it in front of
+ * what is left of a longer one. */
+static void sign (const char *directory, int fd, const char *mountpoint)
+{
+    g_autofree char *text = g_strdup_printf ("%ld\n%s", (long) getpid (), mountpoint != NULL ? mountpoint : "");
+    if (ecfs_pwrite_all (fd, text, strlen (text) + 1, 0) == 0) {
+        (void) !ftruncate (fd, (off_t) strlen (text)); /* else that stays, and is not read */
+        return;
+    }
+    g_info ("%s: cannot write the process number into the lock", directory);
+    (void) !ftruncate (fd, 0); /* what it said is not so any more */
+}
+
+int ecfs_archive_lock_directory (const char *directory, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_LOCK_NAME, NULL);
+    ecfs_autofd fd = open (path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        (void) !ecfs_fail_errno (error, errno, "%s", path);
+        return -1;
+    }
+    if (flock (fd, LOCK_EX | LOCK_NB) != 0) {
+        (void) !(errno == EWOULDBLOCK ? tell_holder (directory, fd, error)
+                                      : ecfs_fail_errno (error, errno, "%s: cannot lock it", path));
+        return -1;
+    }
+    sign (directory, fd, NULL); /* an old name in it would only mislead whoever meets the lock */
+    g_autofree char *door = g_build_filename (directory, ECFS_CONTROL_SOCKET, NULL);
+    (void) unlink (door); /* of a mount that died: one that lives has the lock */
+    int taken = fd;
+    fd = -1;
+    return taken;
+}
+
 bool ecfs_archive_take_lock (EcfsArchive *self, GError **error)
 {
-    g_autofree char *path = g_build_filename (self->directory, ECFS_LOCK_NAME, NULL);
-    self->lock_fd = open (path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (self->lock_fd < 0)
-        return ecfs_fail_errno (error, errno, "%s", path);
-    if (flock (self->lock_fd, LOCK_EX | LOCK_NB) == 0) {
-        ecfs_archive_sign_lock (self, NULL); /* an old name in it would only mislead whoever meets the lock */
-        g_autofree char *door = g_build_filename (self->directory, ECFS_CONTROL_SOCKET, NULL);
-        (void) unlink (door); /* of a mount that died: one that lives has the lock */
-        return true;
-    }
-    return errno == EWOULDBLOCK ? tell_holder (self, error)
-                                : ecfs_fail_errno (error, errno, "%s: cannot lock it", path);
+    self->lock_fd = ecfs_archive_lock_directory (self->directory, error);
+    return self->lock_fd >= 0;
 }
 
 int ecfs_archive_keep_lock (const EcfsArchive *self, GError **error)
@@ -140,15 +164,7 @@ bool ecfs_archive_is_held (const char *directory)
 
 void ecfs_archive_sign_lock (EcfsArchive *self, const char *mountpoint)
 {
-    g_autofree char *text = g_strdup_printf ("%ld\n%s", (long) getpid (), mountpoint != NULL ? mountpoint : "");
-    /* Whoever reads it meanwhile finds the old text or this one: it is not emptied first, and its NUL ends it in front
-     * of what is left of a longer one. */
-    if (ecfs_pwrite_all (self->lock_fd, text, strlen (text) + 1, 0) == 0) {
-        (void) !ftruncate (self->lock_fd, (off_t) strlen (text)); /* else that stays, and is not read */
-        return;
-    }
-    g_info ("%s: cannot write the process number into the lock", self->directory);
-    (void) !ftruncate (self->lock_fd, 0); /* what it said is not so any more */
+    sign (self->directory, self->lock_fd, mountpoint);
 }
 
 void ecfs_archive_mounted_on (EcfsArchive *self, const char *mountpoint)

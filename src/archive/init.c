@@ -635,7 +635,7 @@ static void remove_rows (const char *directory, const EcfsConfig *config)
 {
     g_autofree char *place = config->catalog == NULL ? NULL : ecfs_catalog_place (directory, config, NULL);
     if (place != NULL)
-        (void) ecfs_pg_drop (place, NULL); /* the first error is the one to tell */
+        (void) ecfs_pg_drop (place, false, NULL); /* the first error is the one to tell */
 }
 
 bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKeeping how, const EcfsKeyOpener *opener,

@@ -105,11 +105,19 @@ static bool copy_into (EcfsCatalog *self, sqlite3 *to, const char *path, const a
     return copied && (rc == SQLITE_OK || fail (to, rc, path, "copying a catalog to it", error));
 }
 
+static bool goes_on (void *user, uint64_t n_rows)
+{
+    const atomic_bool *stop = user;
+    (void) n_rows;
+    return stop == NULL || !atomic_load (stop);
+}
+
 bool ecfs_catalog_copy (EcfsCatalog *self, const char *path, const atomic_bool *stop, GError **error)
 {
     (void) unlink (path); /* what a crash has left; what is there still fails the next */
+    const EcfsPgCopying how = {.tick = goes_on, .user = (void *) stop};
     if (!self->db->ops->is_sqlite)
-        return ecfs_catalog_barrier (self, error) && ecfs_pg_copy_to_file (self->db, path, stop, error);
+        return ecfs_catalog_barrier (self, error) && ecfs_pg_copy_to_file (self->db, path, &how, error);
     int fd = open (path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (fd < 0)
         return ecfs_fail_errno (error, errno, "%s", path);

@@ -503,7 +503,7 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
     bool readonly = (flags & ECFS_CATALOG_READONLY) != 0;
     bool is_location = ecfs_pg_is_location (path);
     g_autofree char *name = is_location ? ecfs_pg_display (path) : g_strdup (path);
-    EcfsDb *db = is_location ? ecfs_pg_open (path, readonly, error) : ecfs_sqlite_open (path, readonly, error);
+    EcfsDb *db = is_location ? ecfs_pg_open (path, flags, error) : ecfs_sqlite_open (path, readonly, error);
     if (db == NULL)
         return NULL;
     EcfsCatalog *self = wrap_db (name, db, readonly);

@@ -62,6 +62,7 @@ typedef struct EcfsCatalog EcfsCatalog;
 
 typedef enum EcfsCatalogFlags {
     ECFS_CATALOG_READONLY = 1 << 0,
+    ECFS_CATALOG_ARRIVING = 1 << 1, /* also one in PostgreSQL that nobody may use yet */
 } EcfsCatalogFlags;
 
 /** Makes a new catalog (EEXIST when there is one) with a root directory owned by the caller, mode 0755. @path is a

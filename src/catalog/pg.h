@@ -22,23 +22,51 @@ bool ecfs_pg_check_location (const char *text, GError **error);
 /** "postgresql://host/name" without what is secret; g_free (). */
 char *ecfs_pg_display (const char *location);
 
-/** Connects and, unless @readonly, takes the archive; waits while it cannot tell whether another process is alive.
- * EBUSY: one is. */
-EcfsDb *ecfs_pg_open (const char *location, bool readonly, GError **error);
+/** Connects and, unless @flags (EcfsCatalogFlags) say that it is only read, takes the archive; waits while it cannot
+ * tell whether another process is alive. EBUSY: one is; ESTALE: it was moved elsewhere; EAGAIN: it was not moved there
+ * to the end. */
+EcfsDb *ecfs_pg_open (const char *location, unsigned flags, GError **error);
 /** Makes the schema of an archive, which @fill gets to fill and to close. EEXIST: there is one. */
 bool ecfs_pg_create (const char *location,
                      bool (*fill) (EcfsDb *db, const char *path, const EcfsUuid *archive, GError **error),
                      const EcfsUuid *archive, GError **error);
+
+/* How a catalog is copied; zeros do. */
+typedef struct EcfsPgCopying {
+    bool set_aside;                             /* a schema that is in use is renamed */
+    bool arriving;                              /* to a schema: it cannot be opened before ecfs_pg_arrived () */
+    bool (*tick) (void *user, uint64_t n_rows); /* after some rows; false: ECANCELED. May be NULL */
+    void *user;
+} EcfsPgCopying;
+
 /** Copies all rows of @db, in which no transaction is open, to the file of SQLite @path, which is made. They are of one
- * moment. ECANCELED: *@stop became true; NULL: never. */
-bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const atomic_bool *stop, GError **error);
-/** Makes a schema of the catalog that is the file @path; it appears with all rows or not at all. EEXIST: there is one
- * already. */
-bool ecfs_pg_copy_from_file (const char *location, const char *path, GError **error);
-/** Whether there is no schema with rows; EEXIST. */
-bool ecfs_pg_check_free (const char *location, GError **error);
-/** Removes the archive's schema with all rows. */
-bool ecfs_pg_drop (const char *location, GError **error);
+ * moment. */
+bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const EcfsPgCopying *how, GError **error);
+/** Makes a schema of the catalog that is the file @path; it appears with all rows or not at all. What a move to it has
+ * left that did not end is dropped, and what is there of one that was moved away is set aside. EEXIST: there is one. */
+bool ecfs_pg_copy_from_file (const char *location, const char *path, const EcfsPgCopying *how, GError **error);
+/** Compares all rows with those of the file @path. *@ret_n_rows: how many there are. EBADMSG: they differ. */
+bool ecfs_pg_compare (const char *location, const char *path, const EcfsPgCopying *how, uint64_t *ret_n_rows,
+                      GError **error);
+/** Rows of the file @path. */
+bool ecfs_pg_count_file (const char *path, uint64_t *ret_n_rows, GError **error);
+
+typedef enum EcfsPgState {
+    ECFS_PG_NONE,     /* there is no schema with rows */
+    ECFS_PG_USED,     /* it is the archive's catalog */
+    ECFS_PG_ARRIVING, /* it is about to become that */
+    ECFS_PG_LEFT,     /* it was, and was moved elsewhere */
+} EcfsPgState;
+
+/** *@ret_where: where it was moved to, g_free (); or NULL. */
+bool ecfs_pg_state (const char *location, EcfsPgState *ret_state, char **ret_where, GError **error);
+/** One that was arriving is the archive's catalog from now on. */
+bool ecfs_pg_arrived (const char *location, GError **error);
+/** Nobody opens the catalog any more, which @db has open for writing: it is at @where. ESTALE: another process has
+ * taken it. */
+bool ecfs_pg_left (EcfsDb *db, const char *where, GError **error);
+/** Removes the archive's schema with all rows; @all: and what was set aside of it. */
+bool ecfs_pg_drop (const char *location, bool all, GError **error);
 
 /* After how long without a sign of life a process is taken for dead; for tests to change. */
 extern _Atomic int64_t ecfs_pg_dead_us;

@@ -8,12 +8,11 @@
 #include <libpq-fe.h>
 #include <unistd.h>
 
-#define PART         1000      /* rows that are read at once */
-#define BUFFER       (1 << 18) /* bytes that are sent at once */
-#define MOST_COLUMNS 20
+#define PART   1000      /* rows that are read at once */
+#define BUFFER (1 << 18) /* bytes that are sent at once */
 
 /* In an order in which none names a row that is not there yet. */
-static const char *const tables[] = {
+const char *const ecfs_pg_tables[ECFS_PG_N_TABLES] = {
     "meta",     "counters", "inodes",    "entries",        "xattrs",   "endpoints",   "objects",
     "stripes",  "extents",  "intents",   "intent_stripes", "staging",  "deletions",   "journal",
     "codes",    "age",      "estimates", "journal_places", "settings", "snapshots",   "repairs",
@@ -21,14 +20,7 @@ static const char *const tables[] = {
 /* Whose ids are given out. */
 static const char *const with_ids[] = {"endpoints", "objects", "intents", "staging", "deletions", "past_objects"};
 
-typedef struct Columns {
-    GString *names; /* quoted, with commas */
-    GString *marks; /* as many ? */
-    ValueType types[MOST_COLUMNS];
-    int n;
-} Columns;
-
-static void clear_columns (Columns *columns)
+void ecfs_pg_columns_clear (PgColumns *columns)
 {
     if (columns->names != NULL)
         (void) g_string_free (columns->names, TRUE);
@@ -36,15 +28,13 @@ static void clear_columns (Columns *columns)
         (void) g_string_free (columns->marks, TRUE);
 }
 
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Columns, clear_columns)
-
-static bool read_columns (sqlite3 *db, const char *path, const char *table, Columns *ret_columns, GError **error)
+bool ecfs_pg_columns_read (sqlite3 *db, const char *path, const char *table, PgColumns *ret_columns, GError **error)
 {
     g_autofree char *sql = g_strdup_printf ("PRAGMA table_info (%s)", table);
     sqlite3_stmt *query = NULL;
-    *ret_columns = (Columns){.names = g_string_new (NULL), .marks = g_string_new (NULL)};
+    *ret_columns = (PgColumns){.names = g_string_new (NULL), .marks = g_string_new (NULL)};
     int rc = sqlite3_prepare_v2 (db, sql, -1, &query, NULL);
-    while (rc == SQLITE_OK && sqlite3_step (query) == SQLITE_ROW && ret_columns->n < MOST_COLUMNS) {
+    while (rc == SQLITE_OK && sqlite3_step (query) == SQLITE_ROW && ret_columns->n < ECFS_PG_MOST_COLUMNS) {
         const char *type = (const char *) sqlite3_column_text (query, 2);
         const char *comma = ret_columns->n == 0 ? "" : ", ";
         g_string_append_printf (ret_columns->names, "%s\"%s\"", comma, (const char *) sqlite3_column_text (query, 1));
@@ -64,16 +54,23 @@ static bool run_sqlite (sqlite3 *db, const char *path, const char *sql, GError *
     return rc == SQLITE_OK || ecfs_sqlite_fail (db, rc, error, path, "copying");
 }
 
+bool ecfs_pg_tick (const EcfsPgCopying *how, uint64_t n_rows, GError **error)
+{
+    return how == NULL || how->tick == NULL || how->tick (how->user, n_rows) ||
+           ecfs_fail (error, ECANCELED, "the copy of the catalog is given up");
+}
+
 /* To a file */
 
 typedef struct Out {
     Pg *from;
     sqlite3 *to;
     const char *path;
-    const atomic_bool *stop;
+    const EcfsPgCopying *how;
+    uint64_t n_rows;
 } Out;
 
-static Value value_of (const PGresult *rows, int row, int column, ValueType type)
+Value ecfs_pg_value (const PGresult *rows, int row, int column, ValueType type)
 {
     uint64_t number;
     const char *bytes = PQgetvalue (rows, row, column);
@@ -85,12 +82,13 @@ static Value value_of (const PGresult *rows, int row, int column, ValueType type
     return INT (be64toh (number));
 }
 
-static bool insert_rows (Out *self, const Columns *columns, sqlite3_stmt *insert, const PGresult *rows, GError **error)
+static bool insert_rows (Out *self, const PgColumns *columns, sqlite3_stmt *insert, const PGresult *rows,
+                         GError **error)
 {
     for (int row = 0; row < PQntuples (rows); row++) {
-        Value values[MOST_COLUMNS];
+        Value values[ECFS_PG_MOST_COLUMNS];
         for (int i = 0; i < columns->n; i++)
-            values[i] = value_of (rows, row, i, columns->types[i]);
+            values[i] = ecfs_pg_value (rows, row, i, columns->types[i]);
         int rc = ecfs_sqlite_bind (insert, values, (size_t) columns->n);
         if (rc == SQLITE_OK)
             rc = sqlite3_step (insert);
@@ -101,28 +99,30 @@ static bool insert_rows (Out *self, const Columns *columns, sqlite3_stmt *insert
     return true;
 }
 
-static bool is_expected (const Out *self, const Columns *columns, const PGresult *rows, GError **error)
+bool ecfs_pg_columns_fit (const Pg *self, const PgColumns *columns, const PGresult *rows, GError **error)
 {
     for (int i = 0; i < columns->n; i++) {
         Oid type = PQftype (rows, i);
         if (columns->types[i] == VALUE_INT ? type != PG_INT8 : type != PG_BYTEA && type != PG_TEXT)
-            return ecfs_fail (error, EBADMSG, "catalog %s: column %s has another type than was expected",
-                              self->from->name, PQfname (rows, i));
+            return ecfs_fail (error, EBADMSG, "catalog %s: column %s has another type than was expected", self->name,
+                              PQfname (rows, i));
     }
     return true;
 }
 
-static bool fetch_rows (Out *self, const Columns *columns, sqlite3_stmt *insert, GError **error)
+static bool fetch_rows (Out *self, const PgColumns *columns, sqlite3_stmt *insert, GError **error)
 {
     for (bool last = false; !last;) {
-        if (self->stop != NULL && atomic_load (self->stop))
-            return ecfs_fail (error, ECANCELED, "the copy of the catalog is given up");
+        if (!ecfs_pg_tick (self->how, self->n_rows, error))
+            return false;
         static const char fetch[] = "FETCH " G_STRINGIFY (PART) " FROM c";
         autoresult *rows = PQexecParams (self->from->conn, fetch, 0, NULL, NULL, NULL, NULL, 1);
         if (PQresultStatus (rows) != PGRES_TUPLES_OK)
             return ecfs_pg_fail (self->from, rows, "copying it", error);
-        if (!is_expected (self, columns, rows, error) || !insert_rows (self, columns, insert, rows, error))
+        if (!ecfs_pg_columns_fit (self->from, columns, rows, error) ||
+            !insert_rows (self, columns, insert, rows, error))
             return false;
+        self->n_rows += (uint64_t) PQntuples (rows);
         last = PQntuples (rows) < PART;
     }
     return true;
@@ -130,9 +130,9 @@ static bool fetch_rows (Out *self, const Columns *columns, sqlite3_stmt *insert,
 
 static bool copy_table_out (Out *self, const char *table, GError **error)
 {
-    g_auto (Columns) columns = {.n = 0};
+    g_auto (PgColumns) columns = {.n = 0};
     sqlite3_stmt *insert = NULL;
-    if (!read_columns (self->to, self->path, table, &columns, error))
+    if (!ecfs_pg_columns_read (self->to, self->path, table, &columns, error))
         return false;
     g_autofree char *empty = g_strdup_printf ("DELETE FROM %s", table);
     g_autofree char *sql =
@@ -174,14 +174,14 @@ static bool copy_out (Out *self, GError **error)
         !run_sqlite (self->to, self->path,
                      "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; BEGIN", error))
         return false;
-    for (size_t i = 0; i < G_N_ELEMENTS (tables); i++)
-        if (!copy_table_out (self, tables[i], error))
+    for (size_t i = 0; i < ECFS_PG_N_TABLES; i++)
+        if (!copy_table_out (self, ecfs_pg_tables[i], error))
             return false;
     return copy_ids_out (self, error) && run_sqlite (self->to, self->path, "COMMIT", error);
 }
 
 /* A connection of its own, whose transaction keeps nobody from anything. */
-static Pg *twin_of (const Pg *self)
+Pg *ecfs_pg_twin (const Pg *self)
 {
     Pg *twin = g_new0 (Pg, 1);
     twin->conninfo = g_strdup (self->conninfo);
@@ -191,13 +191,13 @@ static Pg *twin_of (const Pg *self)
     return twin;
 }
 
-bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const atomic_bool *stop, GError **error)
+bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const EcfsPgCopying *how, GError **error)
 {
     sqlite3 *to = ecfs_sqlite_make (path, error);
     if (to == NULL)
         return false;
-    Pg *twin = twin_of (ecfs_pg_of (db));
-    Out out = {.from = twin, .to = to, .path = path, .stop = stop};
+    Pg *twin = ecfs_pg_twin (ecfs_pg_of (db));
+    Out out = {.from = twin, .to = to, .path = path, .how = how};
     bool copied = copy_out (&out, error);
     ecfs_pg_free (twin);
     (void) sqlite3_close (to); /* what was copied is committed */
@@ -213,6 +213,8 @@ typedef struct In {
     const char *path;
     Pg *to;
     GByteArray *buffer;
+    const EcfsPgCopying *how;
+    uint64_t n_rows;
 } In;
 
 static void put_be (GByteArray *to, uint64_t value, guint n_bytes)
@@ -229,7 +231,7 @@ static bool send_buffer (In *self, GError **error)
 }
 
 /* As COPY's binary format has it. */
-static void put_row (In *self, sqlite3_stmt *row, const Columns *columns)
+static void put_row (In *self, sqlite3_stmt *row, const PgColumns *columns)
 {
     put_be (self->buffer, (uint64_t) columns->n, 2);
     for (int i = 0; i < columns->n; i++) {
@@ -248,7 +250,7 @@ static void put_row (In *self, sqlite3_stmt *row, const Columns *columns)
     }
 }
 
-static bool send_rows (In *self, sqlite3_stmt *rows, const Columns *columns, GError **error)
+static bool send_rows (In *self, sqlite3_stmt *rows, const PgColumns *columns, GError **error)
 {
     static const uint8_t head[19] = "PGCOPY\n\377\r\n\0\0\0\0\0\0\0\0";
     g_byte_array_append (self->buffer, head, sizeof head);
@@ -257,13 +259,15 @@ static bool send_rows (In *self, sqlite3_stmt *rows, const Columns *columns, GEr
         put_row (self, rows, columns);
         if (self->buffer->len > BUFFER && !send_buffer (self, error))
             return false;
+        if (++self->n_rows % PART == 0 && !ecfs_pg_tick (self->how, self->n_rows, error))
+            return false;
     }
     put_be (self->buffer, UINT16_MAX, 2);
     return rc == SQLITE_DONE ? send_buffer (self, error)
                              : ecfs_sqlite_fail (self->from, rc, error, self->path, "copying it");
 }
 
-static bool copy_rows (In *self, sqlite3_stmt *rows, const char *table, const Columns *columns, GError **error)
+static bool copy_rows (In *self, sqlite3_stmt *rows, const char *table, const PgColumns *columns, GError **error)
 {
     g_autofree char *sql = g_strdup_printf ("COPY \"%s\".%s (%s) FROM STDIN (FORMAT binary)", self->to->schema, table,
                                             columns->names->str);
@@ -285,9 +289,9 @@ static bool copy_rows (In *self, sqlite3_stmt *rows, const char *table, const Co
 
 static bool copy_table_in (In *self, const char *table, GError **error)
 {
-    g_auto (Columns) columns = {.n = 0};
+    g_auto (PgColumns) columns = {.n = 0};
     sqlite3_stmt *rows = NULL;
-    if (!read_columns (self->from, self->path, table, &columns, error))
+    if (!ecfs_pg_columns_read (self->from, self->path, table, &columns, error))
         return false;
     g_autofree char *empty = g_strdup_printf ("DELETE FROM \"%s\".%s", self->to->schema, table);
     g_autofree char *sql = g_strdup_printf ("SELECT %s FROM %s", columns.names->str, table);
@@ -337,10 +341,11 @@ static bool copy_in (In *self, GError **error)
     if (!ecfs_pg_connect (self->to, error) || !ecfs_pg_run_sql (self->to, "BEGIN", "copying to it", NULL, error) ||
         !ecfs_pg_make_tables (self->to, error) || !set_triggers (self->to, false, error))
         return false;
-    for (size_t i = 0; i < G_N_ELEMENTS (tables); i++)
-        if (!copy_table_in (self, tables[i], error))
+    for (size_t i = 0; i < ECFS_PG_N_TABLES; i++)
+        if (!copy_table_in (self, ecfs_pg_tables[i], error))
             return false;
-    if (!copy_ids_in (self, error) || !set_triggers (self->to, true, error))
+    if (!copy_ids_in (self, error) || !set_triggers (self->to, true, error) ||
+        (self->how != NULL && self->how->arriving && !ecfs_pg_set_arriving (self->to, error)))
         return false;
     GError *why = NULL;
     if (ecfs_pg_run_sql (self->to, "COMMIT", "copying to it", NULL, &why) || is_there_after_all (self))
@@ -348,13 +353,15 @@ static bool copy_in (In *self, GError **error)
     return why == NULL || (g_propagate_error (error, why), false);
 }
 
-bool ecfs_pg_copy_from_file (const char *location, const char *path, GError **error)
+bool ecfs_pg_copy_from_file (const char *location, const char *path, const EcfsPgCopying *how, GError **error)
 {
     Pg *to = ecfs_pg_new (location, false, error);
     EcfsDb *db = to == NULL ? NULL : ecfs_sqlite_open (path, true, error);
     bool copied = false;
     if (db != NULL) {
-        In in = {.from = ecfs_sqlite_of (db), .path = path, .to = to, .buffer = g_byte_array_new ()};
+        to->arriving = how != NULL && how->arriving;
+        to->sets_aside = how != NULL && how->set_aside;
+        In in = {.from = ecfs_sqlite_of (db), .path = path, .to = to, .buffer = g_byte_array_new (), .how = how};
         copied = run_sqlite (in.from, path, "BEGIN", error) && copy_in (&in, error);
         g_byte_array_unref (in.buffer);
         db->ops->close (db);

@@ -26,6 +26,8 @@ typedef struct Pg {
     EcfsUuid holder;
     bool readonly;
     bool is_asked, is_verified;          /* whether the server's certificate is to be looked at */
+    bool arriving;                       /* it may be one that nobody uses yet */
+    bool sets_aside;                     /* what is there is renamed where tables are made */
     PGconn *conn;                        /* NULL: not connected */
     bool prepared;                       /* its statements are known to it */
     char *session;                       /* of this opening, while it holds the archive; NULL: it does not */
@@ -72,10 +74,41 @@ bool ecfs_pg_begin (Pg *self, GError **error);
 /** Whether the transaction whose COMMIT nobody answered took effect: 1 or 0; -1: @error. */
 int ecfs_pg_settle (Pg *self, GError **error);
 
-/** The tables, in a schema that is not there yet or was never filled; within a transaction. EEXIST. */
+/** The tables, in a schema that is not there yet or is in nobody's use; within a transaction. EEXIST. */
 bool ecfs_pg_make_tables (Pg *self, GError **error);
 /** Whether the schema has the tables of this version. */
 bool ecfs_pg_check_tables (Pg *self, GError **error);
+
+/* Copies; see pg_copy.c. */
+
+enum { ECFS_PG_N_TABLES = 27, ECFS_PG_MOST_COLUMNS = 20 };
+
+/* All tables that SQLite has as well. */
+extern const char *const ecfs_pg_tables[ECFS_PG_N_TABLES];
+
+/* A table's, as the file of SQLite has them. */
+typedef struct PgColumns {
+    GString *names; /* quoted, with commas */
+    GString *marks; /* as many ? */
+    ValueType types[ECFS_PG_MOST_COLUMNS];
+    int n;
+} PgColumns;
+
+typedef struct sqlite3 sqlite3;
+
+bool ecfs_pg_columns_read (sqlite3 *db, const char *path, const char *table, PgColumns *ret_columns, GError **error);
+void ecfs_pg_columns_clear (PgColumns *columns);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PgColumns, ecfs_pg_columns_clear)
+/** Whether the rows have the types of the columns. */
+bool ecfs_pg_columns_fit (const Pg *self, const PgColumns *columns, const PGresult *rows, GError **error);
+/** A binary value; its bytes are those of @rows. */
+Value ecfs_pg_value (const PGresult *rows, int row, int column, ValueType type);
+/** Tells that so many rows were copied; ECANCELED. @how may be NULL. */
+bool ecfs_pg_tick (const EcfsPgCopying *how, uint64_t n_rows, GError **error);
+/** Nobody uses the tables, which are new, before ecfs_pg_arrived (). */
+bool ecfs_pg_set_arriving (Pg *self, GError **error);
+/** A connection of its own to the same schema, for reading; not made yet. */
+Pg *ecfs_pg_twin (const Pg *self);
 
 /** The connection as a database that prepares nothing yet; @self is the database's. */
 EcfsDb *ecfs_pg_wrap (Pg *self);

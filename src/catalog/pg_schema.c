@@ -3,7 +3,8 @@
  *
  * Names, targets, values and reasons are bytea, as they may have any bytes; other texts sort by their bytes. A trigger
  * gives ids as SQLite's AUTOINCREMENT does: within the transaction, so that they come out the same when it is made
- * again. `holder` says who may write (pg_holder.c), `about` which version the tables have.
+ * again. `holder` says who may write (pg_holder.c), `about` which version the tables have, and whether a catalog is
+ * about to be moved there, or was moved away.
  */
 #include "catalog/db.h"
 #include "catalog/pg_priv.h"
@@ -20,7 +21,7 @@
     " FOR EACH ROW EXECUTE FUNCTION next_id ();"
 
 static const char tables[] =
-    "CREATE TABLE about (" ONE_ROW ", application text NOT NULL, version" N ");"
+    "CREATE TABLE about (" ONE_ROW ", application text NOT NULL, version" N ", moved_to text);"
     "CREATE TABLE holder (" ONE_ROW ", session text, holder text, who text, beat" N ", txn" N
     ") WITH (fillfactor = 50);"
     "INSERT INTO holder VALUES (1, NULL, NULL, NULL, 0, 0);"
@@ -94,6 +95,9 @@ static const char function[] =
     "ELSE UPDATE \"%s\".ids SET last = greatest (last, NEW.id) WHERE name = TG_TABLE_NAME; END IF; "
     "RETURN NEW; END $$;";
 
+static const char *const applications[] = {
+    [ECFS_PG_NONE] = "", [ECFS_PG_USED] = "ecfs", [ECFS_PG_ARRIVING] = "ecfs, arriving", [ECFS_PG_LEFT] = "ecfs, left"};
+
 /* 1: there is a schema with rows; 0: with tables that were never filled, or none; -1: @error. */
 static int is_filled (Pg *self, GError **error)
 {
@@ -108,20 +112,51 @@ static int is_filled (Pg *self, GError **error)
     return rows == NULL ? -1 : PQntuples (rows) > 0;
 }
 
-static bool check_free (Pg *self, GError **error)
+/* What `about` says; EBADMSG where it is none of these. *@ret_where is g_free ()d, or NULL. */
+static bool read_about (Pg *self, EcfsPgState *ret_state, int *ret_version, char **ret_where, GError **error)
 {
     int filled = is_filled (self, error);
+    *ret_state = ECFS_PG_NONE;
+    *ret_where = NULL;
     if (filled <= 0)
         return filled == 0;
-    return ecfs_fail (error, EEXIST,
-                      "catalog %s: the schema %s is there already: the archive is used from it, or DROP SCHEMA \"%s\" "
-                      "CASCADE if it is of no use",
-                      self->name, self->schema, self->schema);
+    g_autofree char *sql =
+        g_strdup_printf ("SELECT application, version, moved_to FROM \"%s\".about WHERE id = 1", self->schema);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "reading its version", error);
+    if (rows == NULL)
+        return false;
+    for (size_t i = ECFS_PG_USED; PQntuples (rows) == 1 && i < G_N_ELEMENTS (applications); i++)
+        if (strcmp (PQgetvalue (rows, 0, 0), applications[i]) == 0)
+            *ret_state = (EcfsPgState) i;
+    if (*ret_state == ECFS_PG_NONE)
+        return ecfs_fail (error, EBADMSG, "catalog %s: the schema %s is no catalog; " ECFS_CATALOG_ADVICE, self->name,
+                          self->schema);
+    *ret_version = atoi (PQgetvalue (rows, 0, 1));
+    *ret_where = PQgetisnull (rows, 0, 2) ? NULL : g_strdup (PQgetvalue (rows, 0, 2));
+    return true;
+}
+
+/* Under another name, which says when. */
+static bool set_aside (Pg *self, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf (
+        "UPDATE \"%s\".holder SET session = NULL; DO $$ BEGIN EXECUTE format ('ALTER SCHEMA %%I RENAME TO %%I', '%s', "
+        "'%s_aside_' || to_char (clock_timestamp (), 'YYMMDDHH24MISSUS')); END $$",
+        self->schema, self->schema, self->schema);
+    return ecfs_pg_run_sql (self, sql, "setting aside what was there", NULL, error);
 }
 
 bool ecfs_pg_make_tables (Pg *self, GError **error)
 {
-    if (!check_free (self, error))
+    EcfsPgState state;
+    int version;
+    g_autofree char *where = NULL;
+    if (!read_about (self, &state, &version, &where, error))
+        return false;
+    if (state == ECFS_PG_USED && !self->sets_aside)
+        return ecfs_fail (error, EEXIST, "catalog %s: the schema %s is there already, and the archive is used from it",
+                          self->name, self->schema);
+    if ((state == ECFS_PG_USED || state == ECFS_PG_LEFT) && !set_aside (self, error))
         return false;
     g_autoptr (GString) sql = g_string_new (NULL);
     g_string_append_printf (sql, "DROP SCHEMA IF EXISTS \"%s\" CASCADE; CREATE SCHEMA \"%s\"; ", self->schema,
@@ -135,32 +170,86 @@ bool ecfs_pg_make_tables (Pg *self, GError **error)
 
 bool ecfs_pg_check_tables (Pg *self, GError **error)
 {
-    int filled = is_filled (self, error);
-    if (filled <= 0)
-        return filled == 0 ? ecfs_fail (error, ENOENT, "catalog %s: there is no schema %s (" ECFS_CATALOG_ADVICE ")",
-                                        self->name, self->schema)
-                           : false;
-    g_autofree char *sql = g_strdup_printf ("SELECT application, version FROM \"%s\".about WHERE id = 1", self->schema);
-    autoresult *rows = ecfs_pg_ask_sql (self, sql, "reading its version", error);
-    if (rows == NULL)
+    EcfsPgState state;
+    int version = 0;
+    g_autofree char *where = NULL;
+    if (!read_about (self, &state, &version, &where, error))
         return false;
-    if (PQntuples (rows) != 1 || strcmp (PQgetvalue (rows, 0, 0), "ecfs") != 0)
-        return ecfs_fail (error, EBADMSG, "catalog %s: the schema %s is no catalog; " ECFS_CATALOG_ADVICE, self->name,
+    if (state == ECFS_PG_NONE)
+        return ecfs_fail (error, ENOENT, "catalog %s: there is no schema %s (" ECFS_CATALOG_ADVICE ")", self->name,
                           self->schema);
-    int version = atoi (PQgetvalue (rows, 0, 1));
+    if (state == ECFS_PG_ARRIVING && !self->arriving)
+        return ecfs_fail (
+            error, EAGAIN,
+            "catalog %s: 'ecfs catalog move' was interrupted before this became the catalog: run it again "
+            "on the archive directory",
+            self->name);
+    if (state == ECFS_PG_LEFT)
+        return ecfs_fail (error, ESTALE,
+                          "catalog %s: it was moved to %s: use the archive there; where the move was interrupted, run "
+                          "'ecfs catalog move' there again",
+                          self->name, where == NULL ? "a file" : where);
     return version == ECFS_CATALOG_VERSION ||
            ecfs_fail (error, ENOTSUP, "catalog %s has version %d, and this ecfs knows version %d: %s", self->name,
                       version, ECFS_CATALOG_VERSION,
                       version > ECFS_CATALOG_VERSION ? "install the later ecfs" : "use the ecfs that made it");
 }
 
+bool ecfs_pg_state (const char *location, EcfsPgState *ret_state, char **ret_where, GError **error)
+{
+    int version;
+    Pg *self = ecfs_pg_new (location, true, error);
+    bool known =
+        self != NULL && ecfs_pg_connect (self, error) && read_about (self, ret_state, &version, ret_where, error);
+    if (self != NULL)
+        ecfs_pg_free (self);
+    return known;
+}
+
+static bool set_state (Pg *self, EcfsPgState from, EcfsPgState to, const char *where, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf (
+        "UPDATE \"%s\".about SET application = $1, moved_to = $2 WHERE id = 1 AND application = $3", self->schema);
+    const char *values[] = {applications[to], where, applications[from]};
+    autoresult *result = PQexecParams (self->conn, sql, 3, NULL, values, NULL, NULL, 0);
+    if (PQresultStatus (result) != PGRES_COMMAND_OK)
+        return ecfs_pg_fail (self, result, "moving it", error);
+    return strcmp (PQcmdTuples (result), "1") == 0 ||
+           ecfs_fail (error, ESTALE, "catalog %s: another process has changed it meanwhile", self->name);
+}
+
+bool ecfs_pg_set_arriving (Pg *self, GError **error)
+{
+    return set_state (self, ECFS_PG_USED, ECFS_PG_ARRIVING, NULL, error);
+}
+
+bool ecfs_pg_arrived (const char *location, GError **error)
+{
+    Pg *self = ecfs_pg_new (location, false, error);
+    bool done =
+        self != NULL && ecfs_pg_connect (self, error) && set_state (self, ECFS_PG_ARRIVING, ECFS_PG_USED, NULL, error);
+    if (self != NULL)
+        ecfs_pg_free (self);
+    return done;
+}
+
+bool ecfs_pg_left (EcfsDb *db, const char *where, GError **error)
+{
+    Pg *self = ecfs_pg_of (db);
+    return ecfs_pg_connect (self, error) && ecfs_pg_begin (self, error) &&
+           set_state (self, ECFS_PG_USED, ECFS_PG_LEFT, where, error) &&
+           ecfs_pg_run_sql (self, "COMMIT", "moving it", NULL, error);
+}
+
 /* Opening and making */
 
-EcfsDb *ecfs_pg_open (const char *location, bool readonly, GError **error)
+EcfsDb *ecfs_pg_open (const char *location, unsigned flags, GError **error)
 {
+    bool readonly = (flags & ECFS_CATALOG_READONLY) != 0;
     Pg *self = ecfs_pg_new (location, readonly, error);
     if (self == NULL)
         return NULL;
+    self->arriving = (flags & ECFS_CATALOG_ARRIVING) != 0;
     if (ecfs_pg_connect (self, error) && ecfs_pg_check_tables (self, error) && (readonly || ecfs_pg_take (self, error)))
         return ecfs_pg_wrap (self);
     ecfs_pg_free (self);
@@ -187,21 +276,17 @@ bool ecfs_pg_create (const char *location,
     return false;
 }
 
-bool ecfs_pg_check_free (const char *location, GError **error)
-{
-    Pg *self = ecfs_pg_new (location, true, error);
-    bool is_free = self != NULL && ecfs_pg_connect (self, error) && check_free (self, error);
-    if (self != NULL)
-        ecfs_pg_free (self);
-    return is_free;
-}
-
-bool ecfs_pg_drop (const char *location, GError **error)
+bool ecfs_pg_drop (const char *location, bool all, GError **error)
 {
     Pg *self = ecfs_pg_new (location, false, error);
     if (self == NULL)
         return false;
-    g_autofree char *sql = g_strdup_printf ("DROP SCHEMA IF EXISTS \"%s\" CASCADE", self->schema);
+    g_autofree char *sql =
+        g_strdup_printf ("DO $$ DECLARE one text; BEGIN FOR one IN SELECT nspname FROM pg_namespace "
+                         "WHERE nspname = '%s' OR (%s AND nspname ^@ '%s_aside_') LOOP EXECUTE format ('DROP "
+                         "SCHEMA %%I CASCADE', one); END LOOP; "
+                         "END $$",
+                         self->schema, all ? "true" : "false", self->schema);
     bool dropped = ecfs_pg_connect (self, error) && ecfs_pg_run_sql (self, sql, "removing it", NULL, error);
     ecfs_pg_free (self);
     return dropped;

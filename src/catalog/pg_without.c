@@ -32,7 +32,7 @@ char *ecfs_pg_display (const char *location)
     return g_strdup ("in PostgreSQL");
 }
 
-EcfsDb *ecfs_pg_open (const char *location, bool readonly, GError **error)
+EcfsDb *ecfs_pg_open (const char *location, unsigned flags, GError **error)
 {
     told (fail (error));
     return NULL;
@@ -45,22 +45,43 @@ bool ecfs_pg_create (const char *location,
     return fail (error);
 }
 
-bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const atomic_bool *stop, GError **error)
+bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const EcfsPgCopying *how, GError **error)
 {
     return fail (error);
 }
 
-bool ecfs_pg_copy_from_file (const char *location, const char *path, GError **error)
+bool ecfs_pg_copy_from_file (const char *location, const char *path, const EcfsPgCopying *how, GError **error)
 {
     return fail (error);
 }
 
-bool ecfs_pg_check_free (const char *location, GError **error)
+bool ecfs_pg_compare (const char *location, const char *path, const EcfsPgCopying *how, uint64_t *ret_n_rows,
+                      GError **error)
 {
     return fail (error);
 }
 
-bool ecfs_pg_drop (const char *location, GError **error)
+bool ecfs_pg_count_file (const char *path, uint64_t *ret_n_rows, GError **error)
+{
+    return fail (error);
+}
+
+bool ecfs_pg_state (const char *location, EcfsPgState *ret_state, char **ret_where, GError **error)
+{
+    return fail (error);
+}
+
+bool ecfs_pg_arrived (const char *location, GError **error)
+{
+    return fail (error);
+}
+
+bool ecfs_pg_left (EcfsDb *db, const char *where, GError **error)
+{
+    return fail (error);
+}
+
+bool ecfs_pg_drop (const char *location, bool all, GError **error)
 {
     return fail (error);
 }

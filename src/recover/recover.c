@@ -576,7 +576,7 @@ static bool move_catalog (EcfsRecovering *self, const char *text, GError **error
         !ecfs_catalog_barrier (self->catalog, error))
         return false;
     g_autofree char *place = ecfs_catalog_place (self->directory, config, error);
-    if (place == NULL || !ecfs_pg_copy_from_file (place, file, error))
+    if (place == NULL || !ecfs_pg_copy_from_file (place, file, NULL, error))
         return false;
     self->moved = g_steal_pointer (&place);
     return true;
@@ -586,10 +586,21 @@ static bool move_catalog (EcfsRecovering *self, const char *text, GError **error
 static bool check_free (const EcfsRecovering *self, GError **error)
 {
     char archive[ECFS_UUID_TEXT_SIZE];
+    EcfsPgState state;
     ecfs_uuid_text (&self->archive, archive);
     const char *catalog = self->what->config->catalog;
-    g_autofree char *place = catalog == NULL ? NULL : g_strconcat (catalog, "#", archive, NULL);
-    return place == NULL || self->what->read_only || ecfs_pg_check_free (place, error);
+    if (catalog == NULL || self->what->read_only)
+        return true;
+    g_autofree char *place = g_strconcat (catalog, "#", archive, NULL), *where = NULL;
+    if (!ecfs_pg_state (place, &state, &where, error))
+        return false;
+    g_autofree char *name = ecfs_pg_display (place);
+    return state != ECFS_PG_USED ||
+           ecfs_fail (
+               error, EEXIST,
+               "catalog %s: the archive's schema is there already: 'ecfs takeover' on the archive directory that "
+               "uses it sets it aside; if that directory is lost, rename the schema",
+               name);
 }
 
 /* The last of what is made: a directory that has it is an archive. */
@@ -746,7 +757,7 @@ static bool recover_into (EcfsRecovering *self, GError **error)
     if (good)
         remove_moved (self);
     else if (self->moved != NULL)
-        (void) ecfs_pg_drop (self->moved, NULL); /* the first error is the one to tell */
+        (void) ecfs_pg_drop (self->moved, false, NULL); /* the first error is the one to tell */
     g_clear_pointer (&self->moved, g_free);
     return good;
 }

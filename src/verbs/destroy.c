@@ -234,6 +234,7 @@ static bool remove_directory (const char *directory, GError **error)
 {
     static const char *const folders[] = {"staging", "interrupted", "published"};
     static const char *const files[] = {ECFS_CONFIG_NAME,
+                                        ECFS_CONFIG_NAME ECFS_CONFIG_PREVIOUS,
                                         ECFS_CATALOG_NAME "-wal",
                                         ECFS_CATALOG_NAME "-shm",
                                         ECFS_CATALOG_NAME,
@@ -285,7 +286,7 @@ static bool remove_rows (const EcfsArchive *archive, GError **error)
         ecfs_catalog_place (ecfs_archive_directory (archive), ecfs_archive_config (archive), error);
     return place != NULL &&
            (!ecfs_pg_is_location (place) ||
-            (ecfs_catalog_barrier (ecfs_archive_catalog (archive), error) && ecfs_pg_drop (place, error)));
+            (ecfs_catalog_barrier (ecfs_archive_catalog (archive), error) && ecfs_pg_drop (place, true, error)));
 }
 
 /* Also where it is kept elsewhere. What stays keeps the archive directory, which is told. */

@@ -205,7 +205,7 @@ int main (int argc, char **argv)
     if (server == NULL)
         print_size (path, self.n_files);
     else
-        must (ecfs_pg_drop (path, &error), error);
+        must (ecfs_pg_drop (path, false, &error), error);
     g_free (self.inos);
     return unlink (path) == 0 && rmdir (dir) == 0 ? 0 : 1;
 }

@@ -90,7 +90,7 @@ static inline void fixture_clear (Fixture *f)
         fixture_close (f);
     static const char *const suffixes[] = {"", "-wal", "-shm"};
     if (ecfs_pg_is_location (f->path))
-        OK (e, ecfs_pg_drop (f->path, &e));
+        OK (e, ecfs_pg_drop (f->path, true, &e));
     for (size_t i = 0; i < G_N_ELEMENTS (suffixes); i++) {
         g_autofree char *path = g_strconcat (f->path, suffixes[i], NULL);
         (void) unlink (path);

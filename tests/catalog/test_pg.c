@@ -343,9 +343,9 @@ static void test_copies (void)
     g_autoptr (GByteArray) copied = dump (file);
     g_assert_cmpmem (before->data, before->len, copied->data, copied->len);
     fixture_close (&f);
-    g_assert_cmpint (CODE (e, ecfs_pg_copy_from_file (f.path, file, &e)), ==, EEXIST);
-    OK (e, ecfs_pg_drop (f.path, &e));
-    OK (e, ecfs_pg_copy_from_file (f.path, file, &e));
+    g_assert_cmpint (CODE (e, ecfs_pg_copy_from_file (f.path, file, NULL, &e)), ==, EEXIST);
+    OK (e, ecfs_pg_drop (f.path, false, &e));
+    OK (e, ecfs_pg_copy_from_file (f.path, file, NULL, &e));
     fixture_open (&f, 0);
     g_autoptr (GByteArray) back = dump (f.path);
     g_assert_cmpmem (before->data, before->len, back->data, back->len);

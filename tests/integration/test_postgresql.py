@@ -1,4 +1,5 @@
 """The catalog in PostgreSQL: a mount killed, the database restarted and crashed while files are written, and lost."""
+import json
 import shutil
 import signal
 import threading
@@ -141,6 +142,39 @@ def test_failed_init_leaves_nothing_in_the_database(place, cluster):
     with pytest.raises(AssertionError, match="ecfs init"):
         place.archive(endpoints, "rs:4+2", "--key", "none", "--set", f"catalog={cluster.location}")
     assert cluster.psql("SELECT nspname FROM pg_namespace ORDER BY 1").stdout == before
+
+
+def test_catalog_moves_there_and_back(place, cluster):
+    archive = place.archive(place.directories(), "rs:4+2", "--key", "none")
+    mount = place.mount(archive)
+    lab.real_tree(mount.path / "tree", 60)
+    expected = lab.describe_tree(mount.path)
+    done = lab.ecfs("catalog", "move", archive.path, cluster.location, check=False)
+    assert done.returncode != 0 and str(mount.path) in done.stderr, done.stderr
+    mount.umount()
+    before = (archive.path / "ecfs.conf").read_text()
+    done = lab.ecfs("catalog", "move", "--dry-run", archive.path, cluster.location)
+    assert "would go" in done.stderr and (archive.path / "ecfs.conf").read_text() == before
+    for target in (cluster.location, "file", cluster.location):
+        report = json.loads(lab.ecfs("catalog", "move", "--json", archive.path, target).stdout)
+        assert report["rows"] > 100
+        assert (archive.path / "catalog.sqlite").exists() == (target == "file")
+        assert (archive.path / "catalog-place").exists() == (target != "file")
+        mount = place.mount(archive)
+        lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+        (mount.path / f"new in {len(expected)}").write_text(target)
+        expected = lab.describe_tree(mount.path)
+        mount.umount()
+        assert is_clean(archive)
+    done = lab.ecfs("catalog", "move", archive.path, target)
+    assert "already" in done.stderr
+    schemas = f"SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'ecfs_{(archive.path / 'catalog-place').read_text().split(':')[0].replace('-', '')}%'"
+    assert cluster.psql(schemas).stdout.strip() == "2"
+    for kept in archive.path.glob("catalog.sqlite.moved-*"):
+        kept.unlink()
+    lab.ecfs("destroy", archive.path, "--yes", check=False)
+    assert not archive.path.exists(), list(archive.path.iterdir())
+    assert cluster.psql(schemas).stdout.strip() == "0"
 
 
 def test_lost_database_comes_back_from_the_endpoints(place, cluster):
