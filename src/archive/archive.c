@@ -391,9 +391,13 @@ void ecfs_archive_close (EcfsArchive *self)
     ecfs_peers_free (self->peers); /* fills of the cache settle with them */
     g_free (self->peers_trouble);
     g_autoptr (GError) error = NULL;
+    bool behind = self->catalog != NULL && ecfs_catalog_behind (self->catalog) != NULL;
     if (!ecfs_catalog_close (self->catalog, &error))
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
-    ecfs_in_use_end (self->in_use);
+    if (behind)
+        ecfs_in_use_leave (self->in_use);
+    else
+        ecfs_in_use_end (self->in_use);
     ecfs_config_free (self->config);
     ecfs_key_shares_free (self->shares);
     g_ptr_array_unref (self->former_shares);

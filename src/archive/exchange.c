@@ -1,9 +1,11 @@
 #include "archive/exchange.h"
 
+#include "archive/catalog_place.h"
 #include "archive/common.h"
 #include "archive/in_use.h"
 #include "archive/key_shares.h"
 #include "archive/keys.h"
+#include "catalog/pg.h"
 #include "catalog/reads.h"
 #include "catalog/scrub.h"
 #include "util/io.h"
@@ -54,6 +56,32 @@ static bool sync_directory (const char *directory, GError **error)
     return result == 0 || ecfs_fail_errno (error, -result, "%s", directory);
 }
 
+/* Whether the database has it already, from before this was interrupted: nothing else has its epoch. */
+static bool is_copied (const char *place, const char *file)
+{
+    EcfsCatalog *there = ecfs_catalog_open (place, ECFS_CATALOG_READONLY, NULL);
+    EcfsCatalog *made = there == NULL ? NULL : ecfs_catalog_open (file, ECFS_CATALOG_READONLY, NULL);
+    bool copied = made != NULL && ecfs_catalog_epoch (there) == ecfs_catalog_epoch (made);
+    (void) ecfs_catalog_close (there, NULL); /* they were only read; NULL is accepted */
+    (void) ecfs_catalog_close (made, NULL);
+    return copied;
+}
+
+/* Into a database, where the directory's ecfs.conf, which was exchanged, says so. What was there is renamed. */
+static bool take_catalog (const char *taken, const char *directory, GError **error)
+{
+    const EcfsPgCopying how = {.set_aside = true};
+    g_autofree char *file = g_build_filename (taken, ECFS_CATALOG_NAME, NULL);
+    g_autofree char *place = ecfs_catalog_place_in (directory, error);
+    if (place == NULL)
+        return false;
+    if (!ecfs_pg_is_location (place))
+        return take_file (taken, directory, ECFS_CATALOG_NAME, error);
+    if (!is_copied (place, file) && !ecfs_pg_copy_from_file (place, file, &how, error))
+        return false;
+    return unlink (file) == 0 || ecfs_fail_errno (error, errno, "%s cannot be removed", file);
+}
+
 /* Each step may have been done. Behind the catalog's, the directory is the archive's, and nothing of it is touched. */
 static bool go_on (const char *directory, const char *taken, GError **error)
 {
@@ -62,7 +90,7 @@ static bool go_on (const char *directory, const char *taken, GError **error)
         (!check_alone (directory, error) || !take_file (taken, directory, ECFS_KEYS_NAME, error) ||
          !take_file (taken, directory, ECFS_KEY_SLOTS_NAME, error) ||
          !take_file (taken, directory, ECFS_CONFIG_NAME, error) || !remove_old (directory, error) ||
-         !sync_directory (directory, error) || !take_file (taken, directory, ECFS_CATALOG_NAME, error) ||
+         !sync_directory (directory, error) || !take_catalog (taken, directory, error) ||
          !sync_directory (directory, error)))
         return false;
     ecfs_archive_empty_directory (taken, true);

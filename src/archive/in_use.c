@@ -215,6 +215,13 @@ void ecfs_in_use_end (EcfsInUse *self)
         return;
     if (unlink (self->path) != 0 && errno != ENOENT)
         g_info ("%s: %s", self->path, g_strerror (errno));
+    ecfs_in_use_leave (self);
+}
+
+void ecfs_in_use_leave (EcfsInUse *self)
+{
+    if (self == NULL)
+        return;
     (void) close (self->fd); /* nobody needs what it says any more */
     g_free (self->path);
     g_free (self);

@@ -23,6 +23,8 @@ bool ecfs_in_use_check (const char *directory, EcfsCatalog *catalog, GError **er
 EcfsInUse *ecfs_in_use_begin (const char *directory, GError **error);
 /** @user is an EcfsInUse: the catalog is on disk up to this change. One thread at a time; does not wait for a disk. */
 void ecfs_in_use_note (void *user, uint64_t sequence);
+/** It stays there as it is: the catalog lacks what it says. NULL is accepted. */
+void ecfs_in_use_leave (EcfsInUse *self);
 /** All is where it belongs. Where the file cannot be removed it stays, and does no harm. NULL is accepted. */
 void ecfs_in_use_end (EcfsInUse *self);
 

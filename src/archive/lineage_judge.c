@@ -241,6 +241,7 @@ static void tell_doubtful_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
 
 void ecfs_lineage_judge_locked (EcfsLineage *self)
 {
+    ecfs_lineage_look_at_catalog_locked (self);
     if (self->is_stale)
         return;
     EcfsWeights sum = ecfs_lineage_weigh_locked (self, ecfs_lineage_clock_us () - ECFS_LINEAGE_FRESH_US);
@@ -296,8 +297,21 @@ bool ecfs_lineage_is_trusted_locked (EcfsLineage *self, size_t position)
            !self->is_held && ecfs_lineage_is_sure_locked (self, 0);
 }
 
+/* The catalog's database may have become an older one while it is in use. */
+void ecfs_lineage_look_at_catalog_locked (EcfsLineage *self)
+{
+    EcfsCatalog *catalog = self->archive->catalog;
+    const char *behind = ecfs_catalog_behind (catalog);
+    if (behind == NULL || self->is_stale)
+        return;
+    self->is_stale = self->is_copy = true;
+    self->reason = g_strdup_printf ("%s is an old copy: %s", self->archive->directory, behind);
+    ecfs_catalog_refuse (catalog, self->reason);
+}
+
 bool ecfs_lineage_may_write_locked (EcfsLineage *self, size_t position)
 {
+    ecfs_lineage_look_at_catalog_locked (self);
     return self->witnesses[position].checked && ecfs_lineage_is_trusted_locked (self, position);
 }
 

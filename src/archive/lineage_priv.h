@@ -59,7 +59,7 @@ struct EcfsLineage {
     EcfsMarker own;         /* what markers are to say, but for the endpoint; session_number 0: not yet */
     unsigned n_due;
     bool is_stale;
-    bool is_copy; /* immutable: stale, whatever endpoints say */
+    bool is_copy; /* stale, whatever endpoints say; never again false */
     bool is_held; /* something may be newer, and what would say so does not answer; or a recovery is under way */
     bool is_hold_of_claim;
     char *reason;      /* of is_stale; stays as it is until reconsidered, … */
@@ -116,6 +116,8 @@ EcfsWeights ecfs_lineage_weigh_locked (EcfsLineage *self, int64_t since_us) ECFS
 /** Whether a statement of so many stands while so many others are silent. */
 bool ecfs_lineage_counts (const EcfsLineage *self, size_t n_say, size_t n_silent);
 bool ecfs_lineage_is_any_asked_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock);
+/** Whether the catalog's database has become an older one: then the archive is an old copy. */
+void ecfs_lineage_look_at_catalog_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock);
 /** What all that is known amounts to. */
 void ecfs_lineage_judge_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock);
 /** The first answers are in: what may be newer is, unless enough deny it. */

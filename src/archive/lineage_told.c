@@ -117,6 +117,7 @@ bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t 
     while (!confirmed && pending && on && ecfs_now_us () < deadline_us) {
         ecfs_lineage_ask_since (self, since_us);
         ecfs_mutex_lock (&self->lock);
+        ecfs_lineage_look_at_catalog_locked (self);
         confirmed = is_confirmed_locked (self, stored, n_endpoints, since_us, &pending, &n_good, &n_heard);
         if (!confirmed && pending && !self->is_stale)
             (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + G_USEC_PER_SEC / 2);
@@ -230,6 +231,7 @@ bool ecfs_lineage_is_sure (EcfsLineage *self)
 char *ecfs_lineage_trouble (EcfsLineage *self)
 {
     ecfs_mutex_lock (&self->lock);
+    ecfs_lineage_look_at_catalog_locked (self);
     char *reason = g_strdup (self->is_stale ? self->reason : self->hold);
     ecfs_mutex_unlock (&self->lock);
     return reason;
@@ -238,6 +240,7 @@ char *ecfs_lineage_trouble (EcfsLineage *self)
 bool ecfs_lineage_is_stale (EcfsLineage *self)
 {
     ecfs_mutex_lock (&self->lock);
+    ecfs_lineage_look_at_catalog_locked (self);
     bool stale = self->is_stale;
     ecfs_mutex_unlock (&self->lock);
     return stale;

@@ -52,14 +52,31 @@ static bool save_counters (EcfsCatalog *self, GError **error)
 /* The operations since BEGIN cannot be brought back. */
 static void set_broken (EcfsCatalog *self, const char *reason)
 {
-    g_critical ("catalog %s: the changes of the last moments are LOST: %s; unmount, check its disk, and mount again",
-                self->path, reason);
+    if (atomic_load (&self->behind) != NULL)
+        g_critical ("%s; all changes are refused", reason);
+    else
+        g_critical (
+            "catalog %s: the changes of the last moments are LOST: %s; unmount, check its disk, and mount again",
+            self->path, reason);
     self->in_txn = false;
     (void) self->db->ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* there may be nothing to roll back */
     g_byte_array_set_size (self->redo, 0);
     self->detached = false;
     self->broken = true;
     ecfs_cond_broadcast (&self->committed);
+}
+
+void ecfs_catalog_judge (EcfsCatalog *self, const GError *why)
+{
+    if (self->readonly || why == NULL || why->code != ESTALE || atomic_load (&self->behind) != NULL)
+        return;
+    atomic_store (&self->behind, g_strdup (why->message));
+    set_broken (self, why->message);
+}
+
+const char *ecfs_catalog_behind (const EcfsCatalog *self)
+{
+    return atomic_load (&self->behind);
 }
 
 static bool in_transaction (EcfsCatalog *self)
@@ -85,7 +102,8 @@ static bool restore_txn (EcfsCatalog *self, GError **error)
     }
     if (!is_away (self))
         (void) ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* that has an error, too, says what counts */
-    if (ops->settle == NULL || why->code == ESTALE)
+    ecfs_catalog_judge (self, why);
+    if (ops->settle == NULL)
         set_broken (self, why->message);
     g_propagate_error (error, why);
     return false;
@@ -118,8 +136,8 @@ static int reattach (EcfsCatalog *self, GError **error)
     int settled = self->db->ops->settle (self->db, &why);
     if (settled == 0 && !restore_txn (self, &why))
         settled = -1;
-    else if (settled < 0 && why->code == ESTALE)
-        set_broken (self, why->message);
+    else if (settled < 0)
+        ecfs_catalog_judge (self, why);
     self->detached = self->detached && settled < 0;
     if (settled >= 0)
         ecfs_tell_back (self);
@@ -130,6 +148,8 @@ static int reattach (EcfsCatalog *self, GError **error)
 
 static bool fail_state (const EcfsCatalog *self, GError **error)
 {
+    if (atomic_load (&self->behind) != NULL)
+        return ecfs_fail (error, EROFS, "%s", atomic_load (&self->behind));
     if (self->broken)
         return ecfs_fail (error, EIO, "catalog %s: changes were lost after a failed COMMIT; unmount and mount again",
                           self->path);
@@ -159,7 +179,7 @@ static bool write_down (EcfsCatalog *self, GError **error)
  * anybody hears of it. 1: it had taken effect; 0: it does now; -1: *@why stays. */
 static int write_again (EcfsCatalog *self, GError **why)
 {
-    if (self->db->ops->settle == NULL || (!is_away (self) && in_transaction (self)))
+    if (self->broken || self->db->ops->settle == NULL || (!is_away (self) && in_transaction (self)))
         return -1;
     self->detached = true;
     if (is_away (self) && !ecfs_connect_within (self, NULL))
@@ -245,9 +265,13 @@ void ecfs_read_end (EcfsCatalog *self)
 
 static bool begin (EcfsCatalog *self, GError **error)
 {
+    GError *why = NULL;
     end_reading (self);
-    if (!ecfs_control (self, STMT_BEGIN, "BEGIN", error))
+    if (!ecfs_control (self, STMT_BEGIN, "BEGIN", &why)) {
+        ecfs_catalog_judge (self, why);
+        g_propagate_error (error, why);
         return false;
+    }
     if (!load_counters (self, &self->counters, error)) {
         (void) ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", NULL); /* nothing was changed */
         return false;
@@ -316,6 +340,8 @@ static bool append_journal (EcfsCatalog *self, GError **error)
 static void undo (EcfsCatalog *self, const Op *op)
 {
     self->counters = op->counters;
+    if (self->broken)
+        return;
     g_byte_array_set_size (self->redo, op->redo_size);
     g_autoptr (GError) why = NULL;
     const DbOps *ops = self->db->ops;
@@ -398,6 +424,7 @@ static void beat (EcfsCatalog *self, int64_t now_us)
         ecfs_tell_back (self);
     else
         g_info ("%s", why->message); /* the next change says it to whoever makes it */
+    ecfs_catalog_judge (self, why);
     self->beat_at_us = now_us + BEAT_US;
 }
 
@@ -493,6 +520,7 @@ static void free_catalog (EcfsCatalog *self)
     ecfs_mutex_clear (&self->lock);
     g_free (self->failure);
     g_free (self->away);
+    g_free (atomic_load (&self->behind));
     g_free (self->refusal);
     g_free (self->path);
     g_free (self);

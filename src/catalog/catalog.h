@@ -76,6 +76,11 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
 /** From now on every change that would go into the journal fails with EROFS and @reason; the first call counts. */
 void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);
 
+/** Why the database is not the one that it was when the catalog was opened: it lacks changes that it had committed, or
+ * another process has taken it. Nothing may be deleted or stored elsewhere by what it says. NULL: it is. Lent until
+ * close; does not wait. */
+const char *ecfs_catalog_behind (const EcfsCatalog *self);
+
 /** Changes are taken again after ecfs_catalog_refuse (). */
 void ecfs_catalog_allow (EcfsCatalog *self);
 

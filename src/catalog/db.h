@@ -98,6 +98,9 @@ struct EcfsCatalog {
     void (*on_commit) (void *user, uint64_t sequence); /* NULL: nobody wants to know */
     void *on_commit_user;
     bool broken;
+    /* Why the database is not the one that it was: it lacks what it had committed, or is another process's. Set once,
+     * and then it stays; NULL: it is. Atomic */
+    _Atomic (char *) behind;
     bool stopping;
     EcfsCond wake;      /* the flusher: flush_at_us or stopping changed */
     EcfsCond committed; /* durable_txn, failure or broken changed */
@@ -175,6 +178,9 @@ bool ecfs_revive (EcfsCatalog *self, GError **error);
 
 /** Connects within some seconds; when the last attempt failed, once, and not twice in a second. */
 bool ecfs_connect_within (EcfsCatalog *self, GError **error);
+/** What to do about an error of the database that nothing mends, as it is not the one that it was (ESTALE): everything
+ * that would change is refused from now on. Another error is none. */
+void ecfs_catalog_judge (EcfsCatalog *self, const GError *why);
 /** The connection is there again. */
 void ecfs_tell_back (EcfsCatalog *self);
 

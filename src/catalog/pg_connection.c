@@ -272,7 +272,7 @@ bool ecfs_pg_connect (Pg *self, GError **error)
         return ecfs_pg_fail (self, NULL, what, error);
     }
     (void) PQsetNoticeReceiver (self->conn, take_notice, self); /* the former is libpq's own */
-    if (check_server (self, error))
+    if (check_server (self, error) && ecfs_pg_check_same (self, error))
         return true;
     ecfs_pg_hang_up (self);
     return false;

@@ -188,6 +188,9 @@ Pg *ecfs_pg_twin (const Pg *self)
     twin->name = g_strdup (self->name);
     twin->schema = g_strdup (self->schema);
     twin->readonly = true;
+    twin->session = g_strdup (self->session);
+    twin->taken_at = self->taken_at;
+    twin->committed = self->committed;
     return twin;
 }
 

@@ -59,17 +59,18 @@ static bool take_from (Pg *self, const Sign *former, bool *ret_taken, GError **e
     g_autofree char *who = g_strdup_printf ("process %d on %s", (int) getpid (), g_get_host_name ());
     g_autofree char *sql =
         g_strdup_printf ("UPDATE \"%s\".holder SET session = $1, holder = $2, who = $3, beat = beat + 1, txn = 0 "
-                         "WHERE id = 1 AND session IS NOT DISTINCT FROM $4 AND beat || '-' || txn = $5",
+                         "WHERE id = 1 AND session IS NOT DISTINCT FROM $4 AND beat || '-' || txn = $5 RETURNING beat",
                          self->schema);
     const char *values[] = {text, holder, who, former->session, former->signs};
     autoresult *result = PQexecParams (self->conn, sql, 5, NULL, values, NULL, NULL, 0);
-    if (PQresultStatus (result) != PGRES_COMMAND_OK)
+    if (PQresultStatus (result) != PGRES_TUPLES_OK)
         return ecfs_pg_fail (self, result, "taking it", error);
-    *ret_taken = strcmp (PQcmdTuples (result), "1") == 0;
+    *ret_taken = PQntuples (result) == 1;
     if (*ret_taken) {
         g_free (self->session);
         self->session = g_strdup (text);
         self->txn = self->committed = 0;
+        self->taken_at = g_ascii_strtoull (PQgetvalue (result, 0, 0), NULL, 10);
     }
     return true;
 }
@@ -132,19 +133,42 @@ void ecfs_pg_leave (Pg *self)
         g_info ("%s", why->message); /* the next looks whether this is alive */
 }
 
+#define ADVICE                                                                                                         \
+    "; nothing is stored or deleted by what it says: unmount, and 'ecfs takeover' makes the catalog anew from the "    \
+    "endpoints"
+
+/* It has not what it had: fewer signs of life than when this process took it, or not its last transaction. */
+static bool fail_behind (const Pg *self, GError **error)
+{
+    return ecfs_fail (error, ESTALE,
+                      "catalog %s: the database lacks changes that it had committed, as after a failover to a standby "
+                      "that lagged, or a restored backup" ADVICE,
+                      self->name);
+}
+
 static bool fail_fenced (Pg *self, GError **error)
 {
     g_auto (Sign) sign = {.session = NULL};
     bool known = read_sign (self, &sign, NULL);
-    if (known && g_strcmp0 (sign.session, self->session) == 0)
-        return ecfs_fail (error, ESTALE,
-                          "catalog %s: the database lacks changes that it had committed, as after a failover to a "
-                          "standby that lagged, or a restored backup: drop the schema %s, and 'ecfs recover' into it",
-                          self->name, self->schema);
+    self->is_behind = true;
+    if (known &&
+        (g_strcmp0 (sign.session, self->session) == 0 || g_ascii_strtoull (sign.signs, NULL, 10) < self->taken_at))
+        return fail_behind (self, error);
     return ecfs_fail (
         error, ESTALE,
         "catalog %s: %s has taken the archive over, as nothing was heard of this process: unmount it here", self->name,
         known && sign.session != NULL ? sign.who : "another process");
+}
+
+bool ecfs_pg_check_same (Pg *self, GError **error)
+{
+    if (self->session == NULL || self->is_behind)
+        return true;
+    g_autofree char *sql =
+        g_strdup_printf ("SELECT txn FROM \"%s\".holder WHERE id = 1 AND session = '%s' AND txn >= %" G_GUINT64_FORMAT,
+                         self->schema, self->session, self->committed);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking whether it is as it was", error);
+    return rows != NULL && (PQntuples (rows) == 1 || fail_fenced (self, error));
 }
 
 bool ecfs_pg_beat (Pg *self, GError **error)

@@ -31,6 +31,8 @@ typedef struct Pg {
     PGconn *conn;                        /* NULL: not connected */
     bool prepared;                       /* its statements are known to it */
     char *session;                       /* of this opening, while it holds the archive; NULL: it does not */
+    uint64_t taken_at;                   /* the number of signs of life when it took it; they never become fewer */
+    bool is_behind;                      /* it is not the database that it was: nothing may be changed, but read */
     uint64_t txn;                        /* number of the last transaction begun in the session */
     uint64_t committed;                  /* of the last that is known to be committed */
     unsigned n_begun;                    /* changes when a transaction, and so its cursors, may have ended */
@@ -71,6 +73,9 @@ void ecfs_pg_leave (Pg *self);
 bool ecfs_pg_beat (Pg *self, GError **error);
 /** BEGIN for writing, in which this process surely holds the archive. */
 bool ecfs_pg_begin (Pg *self, GError **error);
+/** After a connection was made anew, before anything is read: whether it is the database that it was, with all that was
+ * committed to this process. ESTALE the first time that it is not; then it can be read as it is. */
+bool ecfs_pg_check_same (Pg *self, GError **error);
 /** Whether the transaction whose COMMIT nobody answered took effect: 1 or 0; -1: @error. */
 int ecfs_pg_settle (Pg *self, GError **error);
 

@@ -40,8 +40,10 @@ bool ecfs_connect_within (EcfsCatalog *self, GError **error)
             ecfs_tell_back (self);
             return true;
         }
-        if (ecfs_now_us () >= until_us || !ops->is_away (self->db)) {
-            set_away (self, why);
+        ecfs_catalog_judge (self, why);
+        if (ecfs_now_us () >= until_us || !ops->is_away (self->db) || why->code == ESTALE) {
+            if (why->code != ESTALE) /* that was told, and it is there */
+                set_away (self, why);
             g_propagate_error (error, why);
             return false;
         }

@@ -77,11 +77,6 @@ static bool open_old (Takeover *self, GError **error)
         return ecfs_prefix (error, "take the archive over into a new directory, with --endpoint for each endpoint");
     if (!ecfs_archive_check_writable (self->reading->archive, error)) /* it was never the archive's own */
         return false;
-    if (ecfs_archive_config (self->reading->archive)->catalog != NULL)
-        return ecfs_fail (error, ENOTSUP,
-                          "%s has its catalog in a database, which is not exchanged: drop the archive's schema there, "
-                          "and 'ecfs recover' into a new directory",
-                          self->directory);
     if (!ecfs_archive_is_held (self->directory) && !check_old (self, error))
         return false;
     self->archive = ecfs_archive_open (self->directory, 0, error); /* EBUSY where it is mounted */
@@ -113,7 +108,23 @@ static EcfsConfig *make_config (const Takeover *self, GError **error)
         if (!ecfs_config_add_endpoint_text (config, *given, error))
             return NULL;
     }
+    if (config != NULL) /* it is made in a file; where its own is in a database, it goes there when all is exchanged */
+        g_clear_pointer (&config->catalog, g_free);
     return config != NULL && ecfs_config_check (config, error) ? g_steal_pointer (&config) : NULL;
+}
+
+/* What was made is to be where the old catalog is. */
+static bool name_place (const Takeover *self, GError **error)
+{
+    char *place = ecfs_archive_config (self->archive)->catalog;
+    const EcfsConfigChange change = {.section = (char *) "archive", .key = (char *) "catalog", .value = place};
+    g_autofree char *previous = g_build_filename (self->fresh, ECFS_CONFIG_NAME ECFS_CONFIG_PREVIOUS, NULL);
+    if (place == NULL)
+        return true;
+    if (!ecfs_config_rewrite (self->fresh, &change, 1, error))
+        return false;
+    (void) unlink (previous); /* nobody had it; what stays keeps the directory, which is told */
+    return true;
 }
 
 /* With its own key; where that is not the archive's any more, with what endpoints share. */
@@ -208,7 +219,7 @@ static bool take_over (Takeover *self, char **ret_report, GError **error)
     if (!self->what->dry_run) {
         bool kept = keep_stored (self, error) &&
                     ecfs_unstored_keep_staged (self->archive, self->unstored, self->kept, &self->n_kept, error) &&
-                    write_list (self, error) && check_kept (self, error);
+                    write_list (self, error) && check_kept (self, error) && name_place (self, error);
         ecfs_close (g_steal_pointer (&self->reading));
         if (!kept || !ecfs_archive_exchange (g_steal_pointer (&self->archive), self->fresh, error))
             return ecfs_prefix (error,

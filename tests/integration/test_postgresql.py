@@ -4,6 +4,7 @@ import shutil
 import signal
 import threading
 import time
+import urllib.parse
 
 import lab
 import postgresql
@@ -267,4 +268,61 @@ def test_certificate_is_verified(place, tmp_path, monkeypatch):
             with pytest.raises(AssertionError, match="root certificate|SSL"):
                 place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", f"catalog={location}")
         archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", "catalog=service=plain")
+        assert is_clean(archive)
+
+
+def stripes(archive):
+    return {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
+
+
+def test_standby_that_lagged_takes_over(place):
+    """It lacks transactions: nothing is deleted or stored by what it says, and a takeover brings back what was waited for."""
+    with postgresql.Cluster("fsync = on") as primary, postgresql.Standby(primary) as standby:
+        hosts = ",".join(urllib.parse.quote(str(one.directory), safe="") for one in (primary, standby))
+        location = f"postgresql://ecfs@/postgres?host={hosts}&target_session_attrs=read-write"
+        archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", f"catalog={location}",
+                                "--set", "deletion_grace=0", "--set", "small_file=0")
+        mount = place.mount(archive)
+        lab.real_tree(mount.path / "tree", 20)
+        for name in ("deleted", "brought back"):
+            (mount.path / name).write_bytes(b"x" * 100000)
+        lab.ecfs("wait", mount.path)
+        flushed = primary.psql("SELECT pg_current_wal_flush_lsn ()").stdout.strip()
+        lab.until(lambda: standby.psql(f"SELECT pg_last_wal_replay_lsn () >= '{flushed}'").stdout.strip() == "t", 60, "it follows")
+        standby.stop_following()
+        for number in range(30):
+            (mount.path / f"waited-{number}").write_text(f"waited for {number}\n" * 500)
+        (mount.path / "deleted").unlink()
+        (mount.path / "tree").rename(mount.path / "renamed")
+        lab.ecfs("wait", mount.path)
+        expected = lab.describe_tree(mount.path)
+        (mount.path / "closed").write_text("not waited for\n" * 900)
+        primary.stop(signal.SIGQUIT)
+        standby.promote()
+        lab.until(lambda: "lacks changes that it had committed" in mount.text(), 120, "the log says it")
+        before = stripes(archive)
+        with pytest.raises(OSError):
+            (mount.path / "new").write_text("refused\n")
+        assert (mount.path / "brought back").read_bytes() == b"x" * 100000
+        done = lab.ecfs("status", mount.path, check=False)
+        assert "OLD COPY" in done.stdout and "ecfs takeover" in done.stdout + done.stderr, done.stdout
+        assert stripes(archive) >= before
+        done = lab.ecfs("umount", mount.path, check=False)
+        assert done.returncode != 0 and "is in this copy only" in done.stderr, done.stderr
+        lab.run("fusermount3", "-u", mount.path)
+        mount.process.wait(60)
+        mount.process = None
+        done = lab.ecfs("mount", archive.path, mount.path)
+        assert "it is mounted for reading only" in done.stderr and "ecfs takeover" in done.stderr
+        lab.ecfs("umount", mount.path)
+        done = lab.ecfs("takeover", archive.path, "--yes", "--allow-lost", check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert not (archive.path / "catalog.sqlite").exists()
+        assert "_aside_" in standby.psql("SELECT nspname FROM pg_namespace").stdout
+        mount = place.mount(archive)
+        found = lab.describe_tree(mount.path)
+        lab.assert_same_tree(expected, {name: facts for name, facts in found.items() if name in expected})
+        assert "deleted" not in found
+        assert (mount.path / "closed").read_text() == "not waited for\n" * 900
+        mount.umount()
         assert is_clean(archive)

@@ -74,3 +74,34 @@ class Cluster:
         if self.process.poll() is None:
             self.stop()
         shutil.rmtree(self.directory)
+
+
+class Standby(Cluster):
+    """A server that follows another, and says to nobody how far it is: the other waits for nothing."""
+
+    def __init__(self, primary):  # pylint: disable=super-init-not-called
+        self.directory = Path(tempfile.mkdtemp(prefix="ecfs-pg-"))
+        self.user = primary.user
+        if self.user:
+            os.chown(self.directory, NOBODY, NOBODY)
+        os.chmod(self.directory, 0o755)
+        self.data = self.directory / "data"
+        self._run(_tool("pg_basebackup"), "-D", self.data, "-d", primary.location, "-R", "-c", "fast")
+        with open(self.data / "postgresql.conf", "a", encoding="utf-8") as conf:
+            conf.write(f"unix_socket_directories = '{self.directory}'\n")
+        self.location = primary.location.replace(primary.directory.name, self.directory.name)
+        self.process = None
+        self.start()
+
+    def stop_following(self):
+        """What is changed from now on does not get there; it returns when nothing more can."""
+        self.psql("ALTER SYSTEM SET primary_conninfo = 'host=/nowhere'")
+        self.psql("SELECT pg_reload_conf ()")
+        until = time.monotonic() + UP_S
+        while self.psql("SELECT count (*) FROM pg_stat_wal_receiver WHERE status = 'streaming'").stdout.strip() != "0":
+            if time.monotonic() > until:
+                raise RuntimeError("it goes on following")
+            time.sleep(0.05)
+
+    def promote(self):
+        self.psql("SELECT pg_promote ()")
