@@ -530,11 +530,26 @@ static void print_peers (JsonObject *status)
     json_array_foreach_element (list, print_peer, NULL);
 }
 
+static void print_catalog (JsonObject *status)
+{
+    if (json_object_has_member (status, "catalog_error"))
+        printf ("catalog    %s\n", tool_text (status, "catalog_error"));
+    if (json_object_has_member (status, "catalog_away_since_s")) {
+        g_autoptr (GDateTime) since = g_date_time_new_from_unix_local (tool_number (status, "catalog_away_since_s"));
+        g_autofree char *text = since == NULL ? NULL : g_date_time_format (since, "%F %T");
+        printf ("           away since %s; more is told when it is back\n", text == NULL ? "some time ago" : text);
+    }
+}
+
 static void print_status (JsonObject *status)
 {
     print_verdict (status);
     printf ("%s  archive %s, %s, new files %s\n\n", tool_text (status, "directory"), tool_text (status, "archive"),
             mounted_text (status), tool_text (status, "code"));
+    if (json_object_has_member (status, "catalog_away_since_s")) { /* nothing else is known */
+        print_catalog (status);
+        return;
+    }
     print_endpoints (status);
     puts ("");
     print_objects (status);
@@ -550,8 +565,7 @@ static void print_status (JsonObject *status)
     print_month (status);
     print_cache (status);
     print_peers (status);
-    if (json_object_has_member (status, "catalog_error"))
-        printf ("catalog    %s\n", tool_text (status, "catalog_error"));
+    print_catalog (status);
     print_key (status);
     tool_print_history (status);
     if (tool_number (status, "deletions") > 0)
@@ -688,6 +702,8 @@ int verb_status (const Verb *verb, int argc, char **argv)
     g_autoptr (Ecfs) ecfs = ecfs_open (directory, 0, &error);
     survey = survey || html != NULL;
     g_autofree char *text = ecfs == NULL ? NULL : survey ? ecfs_survey (ecfs, &error) : ecfs_status (ecfs, &error);
+    if (text == NULL && (text = ecfs_status_of_mount (directory, NULL)) != NULL)
+        g_clear_error (&error); /* it has what cannot be opened now */
     if (text == NULL)
         return tell_broken (verb, directory, error, html, json, check);
     g_autoptr (JsonObject) status = tool_json_object (text);

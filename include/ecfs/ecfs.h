@@ -408,6 +408,9 @@ char *ecfs_info (Ecfs *self, const char *path, GError **error);
 
 /** Endpoints, objects by health, backlog as a JSON object (ecfs-status(1) lists the members), g_free (). */
 char *ecfs_status (Ecfs *self, GError **error);
+/** The same from the mount of the archive in @directory, without opening that: when its catalog's database is away, the
+ * mount alone can tell. ENOTCONN: it is not mounted. */
+char *ecfs_status_of_mount (const char *directory, GError **error);
 /** The same with the member `survey`, for which all files are walked: how safe they are, what endpoints have, and which
  * of them may vanish. A mount of an earlier ecfs leaves it out. */
 char *ecfs_survey (Ecfs *self, GError **error);

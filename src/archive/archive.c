@@ -210,6 +210,8 @@ static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
     if (place == NULL)
         return false;
     self->catalog = ecfs_catalog_open (place, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
+    if (self->catalog != NULL)
+        ecfs_catalog_set_timeout (self->catalog, self->config->catalog_timeout_us);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
         !open_keys (self, what, error) || !open_endpoints (self, error))
         return false;

@@ -49,6 +49,7 @@ typedef struct EcfsConfig {
     EcfsDoubling allow_double;
     bool repair_off;      /* repair = off: nothing is repaired behind */
     uint64_t repair_rate; /* bytes per second that repairs behind may read and write; 0: no limit */
+    int64_t catalog_timeout_us;
     int64_t deletion_grace_us;
     int64_t journal_interval_us; /* what nobody waits for is in the journal at the endpoints within so long */
     int64_t history_us;     /* for so long the past can be shown, and what was deleted brought back; 0: no longer */

@@ -11,6 +11,7 @@
 #define GROUP_US     (ECFS_CATALOG_GROUP_MS * 1000)
 #define BEAT_US      (5 * G_USEC_PER_SEC)
 #define IDLE_US      (60 * G_USEC_PER_SEC)
+#define TIMEOUT_US   (30 * G_USEC_PER_SEC)
 #define GATHER_US    300 /* how long a durable caller lets others join its COMMIT */
 #define SANE_COUNTER ((uint64_t) INT64_MAX)
 #define N_COUNTERS   13
@@ -66,17 +67,10 @@ static void set_broken (EcfsCatalog *self, const char *reason)
     ecfs_cond_broadcast (&self->committed);
 }
 
-void ecfs_catalog_judge (EcfsCatalog *self, const GError *why)
+static void break_if_behind (EcfsCatalog *self)
 {
-    if (self->readonly || why == NULL || why->code != ESTALE || atomic_load (&self->behind) != NULL)
-        return;
-    atomic_store (&self->behind, g_strdup (why->message));
-    set_broken (self, why->message);
-}
-
-const char *ecfs_catalog_behind (const EcfsCatalog *self)
-{
-    return atomic_load (&self->behind);
+    if (!self->broken && atomic_load (&self->behind) != NULL)
+        set_broken (self, atomic_load (&self->behind));
 }
 
 static bool in_transaction (EcfsCatalog *self)
@@ -103,6 +97,7 @@ static bool restore_txn (EcfsCatalog *self, GError **error)
     if (!is_away (self))
         (void) ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* that has an error, too, says what counts */
     ecfs_catalog_judge (self, why);
+    break_if_behind (self);
     if (ops->settle == NULL)
         set_broken (self, why->message);
     g_propagate_error (error, why);
@@ -138,6 +133,7 @@ static int reattach (EcfsCatalog *self, GError **error)
         settled = -1;
     else if (settled < 0)
         ecfs_catalog_judge (self, why);
+    break_if_behind (self);
     self->detached = self->detached && settled < 0;
     if (settled >= 0)
         ecfs_tell_back (self);
@@ -161,6 +157,9 @@ static bool fail_state (const EcfsCatalog *self, GError **error)
 static bool heal (EcfsCatalog *self, GError **error)
 {
     g_autoptr (GError) why = NULL;
+    break_if_behind (self);
+    if (self->broken)
+        return fail_state (self, error);
     if (!self->in_txn || self->detached || is_away (self) || in_transaction (self) || restore_txn (self, &why))
         return true;
     if (!self->broken)
@@ -179,7 +178,8 @@ static bool write_down (EcfsCatalog *self, GError **error)
  * anybody hears of it. 1: it had taken effect; 0: it does now; -1: *@why stays. */
 static int write_again (EcfsCatalog *self, GError **why)
 {
-    if (self->broken || self->db->ops->settle == NULL || (!is_away (self) && in_transaction (self)))
+    if (atomic_load (&self->behind) != NULL || self->db->ops->settle == NULL ||
+        (!is_away (self) && in_transaction (self)))
         return -1;
     self->detached = true;
     if (is_away (self) && !ecfs_connect_within (self, NULL))
@@ -200,6 +200,7 @@ static bool commit (EcfsCatalog *self, GError **error)
     int settled = reattach (self, &why);
     if (settled == 0 && !write_down (self, &why))
         settled = write_again (self, &why);
+    break_if_behind (self);
     if (self->broken)
         return fail_state (self, error);
     if (settled < 0) {
@@ -245,6 +246,7 @@ static void end_reading (EcfsCatalog *self)
  * A reader beside a writer must see what that commits: its snapshot ends with the read. */
 void ecfs_read_begin (EcfsCatalog *self)
 {
+    ecfs_await_back (self);
     (void) heal (self, NULL); /* failure or broken says it */
     if (self->in_txn || self->reading || self->broken)
         return;
@@ -282,17 +284,31 @@ static bool begin (EcfsCatalog *self, GError **error)
     return true;
 }
 
-bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
+/* Whether operations can be done: the transaction is open. */
+static bool join (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock)
 {
-    if (self->readonly)
-        return ecfs_fail (error, EROFS, "catalog %s is open for reading only", self->path);
+    ecfs_await_back (self);
     if (self->broken || self->failure != NULL)
         return fail_state (self, error);
     /* Under load the flusher may not get the lock in time. */
     if (self->in_txn && ecfs_now_us () - self->begun_us > 2 * GROUP_US && !commit (self, error))
         return false;
-    if (!heal (self, error) || (!self->in_txn && !begin (self, error)))
-        return false;
+    return heal (self, error) && (self->in_txn || begin (self, error));
+}
+
+bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
+{
+    GError *why = NULL;
+    if (self->readonly)
+        return ecfs_fail (error, EROFS, "catalog %s is open for reading only", self->path);
+    while (!join (self, &why)) {
+        if (self->away == NULL || self->broken || atomic_load (&self->behind) != NULL ||
+            ecfs_now_us () >= self->away_us + self->timeout_us) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        g_clear_error (&why); /* nothing was done yet: the database may be back in time */
+    }
     if (!ecfs_control (self, STMT_SAVEPOINT, "SAVEPOINT", error))
         return false;
     op->counters = self->counters;
@@ -340,6 +356,7 @@ static bool append_journal (EcfsCatalog *self, GError **error)
 static void undo (EcfsCatalog *self, const Op *op)
 {
     self->counters = op->counters;
+    break_if_behind (self);
     if (self->broken)
         return;
     g_byte_array_set_size (self->redo, op->redo_size);
@@ -425,7 +442,8 @@ static void beat (EcfsCatalog *self, int64_t now_us)
     else
         g_info ("%s", why->message); /* the next change says it to whoever makes it */
     ecfs_catalog_judge (self, why);
-    self->beat_at_us = now_us + BEAT_US;
+    break_if_behind (self);
+    self->beat_at_us = ecfs_now_us () + (why == NULL ? BEAT_US : RETRY_US);
 }
 
 static void *flush (void *data)
@@ -442,8 +460,9 @@ static void *flush (void *data)
             (void) commit (self, NULL); /* kept as failure, which everybody sees */
         else
             (void) ecfs_cond_wait_until (&self->wake, &self->lock,
-                                         open ? self->flush_at_us
-                                              : now_us + (self->db->ops->beat == NULL ? IDLE_US : BEAT_US));
+                                         open                          ? self->flush_at_us
+                                         : self->db->ops->beat == NULL ? now_us + IDLE_US
+                                                                       : self->beat_at_us);
     }
     ecfs_mutex_unlock (&self->lock);
     return NULL;
@@ -506,6 +525,7 @@ static EcfsCatalog *wrap_db (const char *path, EcfsDb *db, bool readonly)
     self->record = g_byte_array_new ();
     self->deleted_us = ecfs_now_us ();
     self->op_at = NO_OP;
+    self->timeout_us = TIMEOUT_US;
     return self;
 }
 

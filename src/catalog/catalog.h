@@ -76,6 +76,13 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
 /** From now on every change that would go into the journal fails with EROFS and @reason; the first call counts. */
 void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);
 
+/** Operations wait so long for a database that is away, since it went, and then fail. */
+void ecfs_catalog_set_timeout (EcfsCatalog *self, int64_t us);
+/** Since when (ecfs_now_us ()) the database is away; 0: it is not. May wait for seconds. */
+int64_t ecfs_catalog_away_us (EcfsCatalog *self);
+/** Whether this thread does not wait for a database that is away: its operations fail at once. */
+void ecfs_catalog_hurry (bool hurries);
+
 /** Why the database is not the one that it was when the catalog was opened: it lacks changes that it had committed, or
  * another process has taken it. Nothing may be deleted or stored elsewhere by what it says. NULL: it is. Lent until
  * close; does not wait. */

@@ -93,7 +93,9 @@ struct EcfsCatalog {
     char *failure;                                     /* why COMMIT fails, or NULL */
     int failure_code;                                  /* its errno; valid with failure */
     char *away;                                        /* why there is no connection, or NULL */
-    int64_t connect_at_us;                             /* when it is tried again; valid with away */
+    int64_t connect_at_us;                             /* when it is tried again; valid with away, as the next */
+    int64_t away_us;                                   /* since when there is none */
+    int64_t timeout_us;                                /* how long since then operations wait for it */
     char *refusal;                                     /* why nothing may change that the journal tells, or NULL */
     void (*on_commit) (void *user, uint64_t sequence); /* NULL: nobody wants to know */
     void *on_commit_user;
@@ -178,9 +180,12 @@ bool ecfs_revive (EcfsCatalog *self, GError **error);
 
 /** Connects within some seconds; when the last attempt failed, once, and not twice in a second. */
 bool ecfs_connect_within (EcfsCatalog *self, GError **error);
-/** What to do about an error of the database that nothing mends, as it is not the one that it was (ESTALE): everything
- * that would change is refused from now on. Another error is none. */
+/** Notes in `behind` an error that nothing mends, as the database is not the one that it was (ESTALE): the next
+ * operation breaks the catalog. Other errors are none of these. */
 void ecfs_catalog_judge (EcfsCatalog *self, const GError *why);
+/** While the database is away, waits until it is there again or timeout_us have passed since it went; before anything
+ * of an operation is done, as the lock, which is held, is given back meanwhile. */
+void ecfs_await_back (EcfsCatalog *self);
 /** The connection is there again. */
 void ecfs_tell_back (EcfsCatalog *self);
 

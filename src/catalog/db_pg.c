@@ -12,6 +12,7 @@
 
 #define PART       1000 /* rows of a cursor that are read at once */
 #define MAX_VALUES 17
+#define TRIES      3 /* to wait for a standby */
 
 typedef struct PgQuery {
     EcfsQuery base;
@@ -380,13 +381,27 @@ static int settle (EcfsDb *db, GError **error)
 }
 
 /* A failed transaction is rolled back where COMMIT was asked for, without an error. */
+/* Somebody may have ended the wait for a standby: what commits behind that waits for all before it. */
+static void await_standby (Pg *self)
+{
+    for (unsigned i = 0; self->is_warned && i < TRIES; i++) {
+        self->is_warned = false;
+        g_autoptr (GError) why = NULL;
+        if (!ecfs_pg_beat (self, &why))
+            g_warning ("%s", why->message); /* the next change finds out what the server has then */
+    }
+    if (self->is_warned)
+        g_critical ("catalog %s: changes are on the server's disk, but no standby is known to have them", self->name);
+}
+
 static bool commit (Pg *self, const char *what, GError **error)
 {
-    self->release = self->savepoint = false;
+    self->release = self->savepoint = self->is_warned = false;
     autoresult *result = PQexec (self->conn, self->statements[STMT_COMMIT].sql);
     self->n_begun++;
     if (PQresultStatus (result) == PGRES_COMMAND_OK && strcmp (PQcmdStatus (result), "COMMIT") == 0) {
         self->committed = self->txn;
+        await_standby (self);
         return true;
     }
     self->unsettled = ecfs_pg_is_away (self);

@@ -158,9 +158,10 @@ bool ecfs_pg_is_away (const Pg *self)
 /* A warning at COMMIT means that a standby may not have it; others are for whoever looks closely. */
 static void take_notice (void *user, const PGresult *result)
 {
-    const Pg *self = user;
+    Pg *self = user;
     const char *state = PQresultErrorField (result, PG_DIAG_SQLSTATE);
     g_autofree char *text = g_strchomp (g_strdup (PQresultErrorMessage (result)));
+    self->is_warned = self->is_warned || g_strcmp0 (state, "01000") == 0;
     if (g_strcmp0 (state, "01000") == 0)
         g_warning ("catalog %s: %s", self->name, text);
     else

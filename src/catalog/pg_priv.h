@@ -39,6 +39,7 @@ typedef struct Pg {
     bool reading;                        /* its transaction, if there is one, only reads */
     bool unsettled;                      /* the connection went during its COMMIT */
     bool begin_read, savepoint, release; /* to be sent before the next statement, in this order: release last made */
+    bool is_warned;                      /* since this was false, the server has warned of something */
     uint64_t changes;
     int64_t inserted;
     unsigned n_cursors;

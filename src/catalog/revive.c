@@ -11,8 +11,52 @@ bool ecfs_fail_detached (const EcfsCatalog *self, GError **error)
                       self->failure == NULL ? "the database is away" : self->failure);
 }
 
-static void set_away (EcfsCatalog *self, const GError *why)
+void ecfs_catalog_judge (EcfsCatalog *self, const GError *why)
 {
+    if (!self->readonly && why != NULL && why->code == ESTALE && atomic_load (&self->behind) == NULL)
+        atomic_store (&self->behind, g_strdup (why->message));
+}
+
+const char *ecfs_catalog_behind (const EcfsCatalog *self)
+{
+    return atomic_load (&self->behind);
+}
+
+static _Thread_local bool hurried;
+
+void ecfs_catalog_hurry (bool hurries)
+{
+    hurried = hurries;
+}
+
+void ecfs_catalog_set_timeout (EcfsCatalog *self, int64_t us)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->timeout_us = us;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+int64_t ecfs_catalog_away_us (EcfsCatalog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    int64_t since_us = self->away == NULL ? 0 : self->away_us;
+    ecfs_mutex_unlock (&self->lock);
+    return since_us;
+}
+
+/* The flusher tries it again. */
+ECFS_TSA (no_thread_safety_analysis) void ecfs_await_back (EcfsCatalog *self)
+{
+    int64_t until_us = self->away == NULL ? 0 : self->away_us + self->timeout_us;
+    while (self->away != NULL && !self->readonly && !hurried && !self->stopping &&
+           atomic_load (&self->behind) == NULL && ecfs_now_us () < until_us)
+        (void) ecfs_cond_wait_until (&self->committed, &self->lock, until_us); /* the loop looks */
+}
+
+static void set_away (EcfsCatalog *self, const GError *why, int64_t since_us)
+{
+    if (self->away == NULL)
+        self->away_us = since_us;
     if (self->away == NULL)
         g_warning ("%s; tried again each second, until then names cannot be read and changes are refused",
                    why->message);
@@ -26,13 +70,15 @@ void ecfs_tell_back (EcfsCatalog *self)
     if (self->away != NULL)
         g_message ("catalog %s: the database is there again", self->path);
     g_clear_pointer (&self->away, g_free);
+    ecfs_cond_broadcast (&self->committed);
 }
 
 bool ecfs_connect_within (EcfsCatalog *self, GError **error)
 {
     const DbOps *ops = self->db->ops;
-    int64_t until_us = ecfs_now_us () + (self->away == NULL ? REVIVE_US : 0);
-    if (self->away != NULL && ecfs_now_us () < self->connect_at_us) /* whoever waits for the lock need not wait again */
+    int64_t begun_us = ecfs_now_us (), until_us = begun_us + (self->away == NULL ? REVIVE_US : 0);
+    if (self->away != NULL &&
+        (hurried || begun_us < self->connect_at_us)) /* whoever waits for the lock need not wait again */
         return ecfs_fail (error, EIO, "%s", self->away);
     for (;;) {
         GError *why = NULL;
@@ -43,7 +89,7 @@ bool ecfs_connect_within (EcfsCatalog *self, GError **error)
         ecfs_catalog_judge (self, why);
         if (ecfs_now_us () >= until_us || !ops->is_away (self->db) || why->code == ESTALE) {
             if (why->code != ESTALE) /* that was told, and it is there */
-                set_away (self, why);
+                set_away (self, why, begun_us);
             g_propagate_error (error, why);
             return false;
         }
@@ -71,8 +117,19 @@ bool ecfs_revive (EcfsCatalog *self, GError **error)
         (self->readonly && self->reading && self->has_read))
         return false;
     g_info ("catalog %s: the connection is lost; connecting anew", self->path);
-    if (!ecfs_connect_within (self, &why))
-        return false; /* the first error is the one to tell */
+    const bool begins = !self->in_txn && self->reading && !self->has_read;
+    bool back = ecfs_connect_within (self, &why);
+    if (!back && begins) { /* others may go on from here, but not with anything that this has read */
+        ecfs_await_back (self);
+        if (self->away != NULL || ops->is_away (self->db))
+            return false; /* the first error is the one to tell */
+        if (self->in_txn || ops->in_transaction (self->db)) {
+            g_clear_error (error);
+            return !self->detached;
+        }
+    } else if (!back) {
+        return false;
+    }
     if ((self->in_txn && !begin_again (self, &why)) ||
         (self->reading && !ops->control (self->db, STMT_BEGIN_READ, "reading it", &why))) {
         (void) ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* half of it; whoever undoes makes it again */

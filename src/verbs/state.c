@@ -118,6 +118,20 @@ static char *status_text (Ecfs *self, bool survey, GError **error)
     return to_text (status);
 }
 
+char *ecfs_status_of_mount (const char *directory, GError **error)
+{
+    JsonObject *request = json_object_new ();
+    json_object_set_string_member (request, "verb", "status");
+    g_autoptr (JsonNode) question = to_node (request);
+    g_autoptr (JsonNode) answer = ecfs_control_call (directory, question, error);
+    JsonObject *status = answer == NULL ? NULL : status_of_mount (answer, error);
+    if (status == NULL)
+        return NULL;
+    json_object_set_boolean_member (status, "mounted", TRUE);
+    ecfs_status_judge (status);
+    return to_text (status);
+}
+
 char *ecfs_status (Ecfs *self, GError **error)
 {
     return status_text (self, false, error);

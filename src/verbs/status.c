@@ -484,8 +484,34 @@ static bool add_sealing (JsonObject *status, EcfsArchive *archive, GError **erro
            (add_open (status, archive, error) && add_retired (status, archive, error));
 }
 
+/* Without the catalog, whose database is away: what the archive itself knows. */
+static JsonObject *status_without (EcfsArchive *self, int64_t since_us)
+{
+    JsonObject *status = json_object_new ();
+    EcfsCatalog *catalog = ecfs_archive_catalog (self);
+    g_autofree char *trouble = ecfs_catalog_trouble (catalog);
+    int64_t away_us = ecfs_now_us () - since_us;
+    ecfs_status_add_text (status, "directory", ecfs_archive_directory (self));
+    ecfs_status_add_uuid (status, "archive", ecfs_catalog_archive (catalog));
+    json_object_set_int_member (status, "epoch", ecfs_catalog_epoch (catalog));
+    json_object_set_string_member (status, "code", ecfs_archive_config (self)->code);
+    ecfs_status_add_text (status, "catalog_error", trouble == NULL ? "the database was away" : trouble);
+    json_object_set_int_member (status, "catalog_away_since_s", (g_get_real_time () - away_us) / G_USEC_PER_SEC);
+    add_lineage (status, self);
+    add_reads (status, self);
+    ecfs_status_add_events (status, self);
+    return status;
+}
+
 JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool with_survey, GError **error)
 {
+    int64_t away_us = ecfs_catalog_away_us (ecfs_archive_catalog (self));
+    if (away_us != 0) {
+        ecfs_catalog_hurry (true);
+        JsonObject *without = status_without (self, away_us);
+        ecfs_catalog_hurry (false);
+        return without;
+    }
     g_autoptr (EcfsSurvey) survey = with_survey ? ecfs_survey_new (self) : NULL;
     int64_t begun_us = ecfs_now_us (), deadline_us = begun_us + patience_us;
     g_autoptr (JsonObject) status = json_object_new ();

@@ -256,7 +256,17 @@ static void judge_gaps (EcfsStatusVerdict *self)
 
 static void judge_catalog (EcfsStatusVerdict *self)
 {
-    if (json_object_has_member (self->status, "catalog_error"))
+    if (json_object_has_member (self->status, "catalog_away_since_s"))
+        ecfs_verdict_add (self,
+                          &(EcfsStatusProblem){.verdict = "at risk",
+                                               .kind = "catalog",
+                                               .check = 2,
+                                               .reason = g_strdup (ecfs_verdict_text (self->status, "catalog_error")),
+                                               .meaning = g_strdup ("Files that are being read can be read on; names "
+                                                                    "cannot be read or changed."),
+                                               .advice = g_strdup ("See that the database is up, then:"),
+                                               .action = g_strdup_printf ("ecfs status %s", self->directory)});
+    else if (json_object_has_member (self->status, "catalog_error"))
         ecfs_verdict_add (self,
                           &(EcfsStatusProblem){.verdict = "at risk",
                                                .kind = "catalog",

@@ -129,7 +129,7 @@ static void kill_at_each_step (const Fixture *f, const char *to, const char *bac
         if (!ended)
             g_assert_cmpint (move (f, back), ==, 0);
     }
-    g_assert_cmpuint (n_steps, >, 6);
+    g_assert_cmpuint (n_steps, >, 5);
 }
 
 static void test_killed (Fixture *f, gconstpointer code)

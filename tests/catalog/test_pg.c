@@ -54,7 +54,8 @@ static void test_fenced (void)
     g_assert_false (ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "after", &new, &attr, NULL, &error));
     g_assert_error (error, ECFS_ERROR, ESTALE);
     g_assert_nonnull (strstr (error->message, "a test has taken the archive over"));
-    fixture_close (&f);
+    g_assert_nonnull (ecfs_catalog_behind (f.catalog));
+    fixture_close (&f); /* nothing of it is lost */
     run_pg_sql (f.path, "UPDATE holder SET session = NULL WHERE id = 1");
     fixture_open (&f, 0);
     g_assert_cmpint (CODE (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "after", &attr, &e)), ==, ENOENT);
@@ -302,6 +303,33 @@ static void test_unanswered_commit (void)
     commit_unanswered (true);
 }
 
+#define UNTIL(what)                                                                                                    \
+    "DO $$ BEGIN WHILE NOT EXISTS " what " LOOP PERFORM pg_sleep (0.01), pg_stat_clear_snapshot (); END LOOP; END $$"
+
+/* Who cancels the wait for a standby makes nothing durable: it is waited for again. */
+static void test_cancelled_wait (void)
+{
+    Fixture f;
+    pthread_t waiting;
+    fixture_init (&f);
+    run_pg_sql (f.path, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
+    run_pg_sql (f.path, "DO $$ BEGIN WHILE current_setting ('synchronous_standby_names') = '' LOOP "
+                        "PERFORM pg_sleep (0.01); END LOOP; END $$");
+    (void) make_file (&f, ECFS_ROOT_INO, "file");
+    g_assert_cmpint (pthread_create (&waiting, NULL, wait_for_commit, &f), ==, 0);
+    run_pg_sql (f.path, UNTIL (WAITS));
+    g_test_expect_message (G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, "*canceling wait for synchronous replication*");
+    run_pg_sql (f.path, "SELECT pg_cancel_backend (pid) FROM " WAITS " AS one");
+    run_pg_sql (f.path,
+                UNTIL ("(SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'UPDATE%')"));
+    run_pg_sql (f.path, "ALTER SYSTEM RESET synchronous_standby_names");
+    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
+    g_assert_cmpint (pthread_join (waiting, NULL), ==, 0);
+    g_test_assert_expected_messages ();
+    fixture_clear (&f);
+}
+
 static bool add_record (void *user, const GByteArray *record, GError **error)
 {
     (void) error;
@@ -372,6 +400,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/pg/commits-are-durable", test_durable);
     g_test_add_func ("/pg/locations-have-no-secrets", test_locations);
     g_test_add_func ("/pg/an-unanswered-commit-is-not-made-again", test_unanswered_commit);
+    g_test_add_func ("/pg/a-cancelled-wait-for-a-standby-is-no-commit", test_cancelled_wait);
     g_test_add_func ("/pg/copies-are-the-same", test_copies);
     return g_test_run ();
 }

@@ -118,6 +118,50 @@ def test_database_is_away(place, cluster):
     assert is_clean(archive)
 
 
+def test_names_wait_for_a_database_that_is_away(place, cluster):
+    """As long as catalog_timeout says; files that are open can be read, and status says since when."""
+    archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", f"catalog={cluster.location}", "--set", "catalog_timeout=20s")
+    content = b"y" * 3000000
+    mount = place.mount(archive)
+    (mount.path / "open").write_bytes(content)
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    mount = place.mount(archive)
+    with open(mount.path / "open", "rb", buffering=0) as file:
+        assert file.read(1) == content[:1]  # where the rest is, is known from here on
+        cluster.stop()
+        begun = time.monotonic()
+        waiting = threading.Thread(target=lambda: (mount.path / "made").write_text("in time\n"))
+        waiting.start()
+        assert file.read(99999) == content[1:100000]
+        lab.until(lambda: "tried again each second" in mount.text(), 60, "it is away")
+        done = lab.ecfs("status", "--json", mount.path, check=False)
+        status = json.loads(done.stdout)
+        assert time.time() - 60 < status["catalog_away_since_s"] <= time.time() and "postgresql://" in status["catalog_error"]
+        assert "away since" in lab.ecfs("status", mount.path, check=False).stdout
+        assert time.monotonic() - begun < 18, "status does not wait"
+        assert file.read(2000000) == content[100000:2100000]
+        cluster.start()
+        waiting.join()
+        assert (mount.path / "made").read_text() == "in time\n"
+        cluster.stop()
+        begun = time.monotonic()
+        with pytest.raises(OSError):
+            (mount.path / "not there").stat()
+        assert time.monotonic() - begun > 15
+        begun = time.monotonic()
+        for name in ("a", "b", "c"):
+            with pytest.raises(OSError):
+                (mount.path / name).write_text("")
+        assert time.monotonic() - begun < 25
+        cluster.start()
+        assert file.read() == content[2100000:]
+    lab.until(lambda: mount.text().count("is there again") == 2, 60, "it is back")
+    assert (mount.path / "made").read_text() == "in time\n"
+    mount.umount()
+    assert is_clean(archive)
+
+
 def test_second_mount_is_refused(place, cluster):
     archive = make(place, cluster)
     mount = place.mount(archive)
