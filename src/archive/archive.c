@@ -11,6 +11,7 @@
 #include "archive/peered.h"
 #include "archive/shared_readers.h"
 #include "archive/sightings.h"
+#include "archive/zones.h"
 #include "object/placement.h"
 #include "util/io.h"
 
@@ -278,6 +279,12 @@ static bool keep_settings (EcfsArchive *self, GError **error)
     for (const EcfsConfigOption *option = ecfs_config_options; option->key != NULL; option++) {
         g_autofree char *value = ecfs_config_format_option (self->config, option);
         if (ecfs_config_travels (option->key) && !ecfs_catalog_keep_setting (self->catalog, option->key, value, error))
+            return false;
+    }
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        const EcfsArchiveEndpoint *endpoint = &self->endpoints[i];
+        if (endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_REMOVED &&
+            !ecfs_zone_keep (self->catalog, &endpoint->uuid, endpoint->name, endpoint->zone, error))
             return false;
     }
     return true;
@@ -672,7 +679,9 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
     g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
     g_autofree char *text = extended_config (path, endpoint, error);
     text = text == NULL ? NULL : end_doubling (g_steal_pointer (&text), path, error);
-    if (text == NULL || !ecfs_archive_register (self->catalog, self->keys, self->shares, endpoint, false, &row, error))
+    if (text == NULL ||
+        !ecfs_archive_register (self->catalog, self->keys, self->shares, endpoint, false, &row, error) ||
+        !ecfs_zone_keep (self->catalog, &row.uuid, name, endpoint->zone, error))
         return false;
     if (!ecfs_replace_file (path, text, strlen (text), 0600, error))
         return ecfs_prefix (error, "the catalog has endpoint %s now: add its section to the file by hand", name);
@@ -686,12 +695,23 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
     return true;
 }
 
+/* The zone that an endpoint was in which is in the catalog alone; NULL: it is not told, or another one is given. */
+static bool zone_before (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, char **ret_zone, GError **error)
+{
+    *ret_zone = NULL;
+    const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_named (self, endpoint->spec->name, NULL);
+    return endpoint->has_zone || known == NULL || ecfs_zone_kept (self->catalog, &known->uuid, ret_zone, error);
+}
+
 bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
 {
-    if (!ecfs_archive_check_apart (self->directory, endpoint, error))
+    EcfsConfigEndpoint with = *endpoint;
+    g_autofree char *before = NULL;
+    if (!ecfs_archive_check_apart (self->directory, endpoint, error) || !zone_before (self, endpoint, &before, error))
         return false;
+    with.zone = before != NULL ? before : with.zone;
     ecfs_mutex_lock (&self->adding);
-    bool added = add_endpoint (self, endpoint, error);
+    bool added = add_endpoint (self, &with, error);
     if (added)
         ecfs_month_book_begin (self->month);
     ecfs_mutex_unlock (&self->adding);
@@ -749,7 +769,10 @@ static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old,
     own->first_name = (char *) own->name;
     own->name = g_strdup (renamed);
     ecfs_endpoint_retire (own->endpoint, "was emptied, and another endpoint has taken its place");
+    bool told = ecfs_zone_keep (self->catalog, &row.uuid, name, section->zone, error);
     *ret_old = g_steal_pointer (&renamed);
+    if (!told)
+        return false;
     if (!open_endpoint (self, &row, name, section, error))
         return ecfs_prefix (error, "endpoint %s will be used from the next mount on: then run this again", name);
     ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);

@@ -375,7 +375,7 @@ void ecfs_config_endpoint_free (EcfsConfigEndpoint *endpoint)
     g_free (endpoint);
 }
 
-static bool name_valid (const char *name)
+bool ecfs_config_name_is_valid (const char *name)
 {
     size_t length = strlen (name);
     return length > 0 && length <= MAX_NAME && strspn (name, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "-_.") == length &&
@@ -385,10 +385,10 @@ static bool name_valid (const char *name)
 static bool check_identity (const EcfsConfigEndpoint *endpoint, GError **error)
 {
     const EcfsEndpointSpec *spec = endpoint->spec;
-    if (!name_valid (spec->name))
+    if (!ecfs_config_name_is_valid (spec->name))
         return ecfs_fail (error, EINVAL, "endpoint \"%s\": a name is 1 to %d letters, digits, \"-\", \"_\" or \".\"",
                           spec->name, MAX_NAME);
-    if (!name_valid (endpoint->zone))
+    if (!ecfs_config_name_is_valid (endpoint->zone))
         return ecfs_fail (error, EINVAL,
                           "endpoint %s: zone \"%s\": a zone is 1 to %d letters, digits, \"-\", \"_\" or \".\"",
                           spec->name, endpoint->zone, MAX_NAME);
@@ -423,6 +423,7 @@ static void take_zone (EcfsConfigEndpoint *endpoint)
     GHashTable *options = endpoint->spec->options;
     const char *zone = options == NULL ? NULL : g_hash_table_lookup (options, "zone");
     endpoint->zone = g_strdup (zone == NULL ? endpoint->spec->name : zone);
+    endpoint->has_zone = zone != NULL;
     if (zone != NULL)
         g_hash_table_remove (options, "zone");
 }

@@ -10,7 +10,8 @@
 
 typedef struct EcfsConfigEndpoint {
     EcfsEndpointSpec *spec;
-    char *zone; /* default: the endpoint's name */
+    char *zone;    /* default: the endpoint's name */
+    bool has_zone; /* it is given */
 } EcfsConfigEndpoint;
 
 /* Whether an endpoint may hold more than one stripe of an object. */
@@ -95,6 +96,9 @@ typedef struct EcfsConfigOption {
 /** Whether a key belongs to the archive, wherever it is; others are for this machine alone, and are not taken from what
  * endpoints say. */
 bool ecfs_config_travels (const char *key);
+
+/** Whether endpoints and zones may be called that. */
+bool ecfs_config_name_is_valid (const char *name);
 
 /** In the order in which they are written; the last has a NULL key. */
 extern const EcfsConfigOption ecfs_config_options[];

@@ -43,16 +43,17 @@ static EcfsPlacesRule *rule_of (const There *self, uint64_t dir)
 
 static char *describe (const There *self, uint64_t dir, const EcfsPlacesRule *rule)
 {
+    bool has_zone = false;
     g_autoptr (GString) gone = g_string_new (NULL);
     g_autoptr (EcfsPlacesRule) better = ecfs_places_rule_copy (rule);
     for (guint i = better->words->len; i-- > 0;) {
         EcfsPlacesWord *word = &g_array_index (better->words, EcfsPlacesWord, i);
         if (is_there (self, word))
             continue;
-        if (word->verb != ECFS_PLACES_NEVER)
-            g_string_append_printf (gone, "%s%s%s", gone->len > 0 ? ", " : "", word->is_zone ? "zone " : "",
-                                    word->name);
-        if (word->verb != ECFS_PLACES_ONLY) {
+        g_string_append_printf (gone, "%s%s%s", gone->len > 0 ? ", " : "", word->is_zone ? "zone " : "", word->name);
+        has_zone = has_zone || word->is_zone;
+        /* What must never be in a zone that is not known must still be kept from somewhere. */
+        if (word->verb == ECFS_PLACES_PREFER || (word->verb == ECFS_PLACES_NEVER && !word->is_zone)) {
             g_array_remove_index (better->words, i);
             continue;
         }
@@ -66,8 +67,10 @@ static char *describe (const There *self, uint64_t dir, const EcfsPlacesRule *ru
     g_autofree char *path = ecfs_catalog_path (self->catalog, dir), *quoted = g_shell_quote (path + 1);
     return g_strdup_printf (
         "the rule \"%s\" names what is gone (%s): write one of what there is, such as, in the mount, "
-        "setfattr -n " ECFS_PLACES_ATTRIBUTE " -v '%s' ./%s",
-        text, gone->str, then, path[1] == '\0' ? "" : quoted);
+        "setfattr -n " ECFS_PLACES_ATTRIBUTE " -v '%s' ./%s%s",
+        text, gone->str, then, path[1] == '\0' ? "" : quoted,
+        has_zone ? "; or, where endpoints are in that zone still, set it with zone = in their sections of ecfs.conf"
+                 : "");
 }
 
 char *ecfs_archive_rule_gone (EcfsArchive *self, uint64_t dir)

@@ -1,6 +1,6 @@
 /*
  * Rules for places (places_rule.h) after an endpoint that they name is gone: it was replaced by one of another name, or
- * removed. Words that say "never" do no harm then, and are not looked at.
+ * removed, or a zone has no endpoint any more.
  */
 #ifndef ECFS_ARCHIVE_PLACES_GONE_H
 #define ECFS_ARCHIVE_PLACES_GONE_H

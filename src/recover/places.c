@@ -1,12 +1,17 @@
 /* The endpoints that a recovery reads, from the first word to the last. */
+#include "archive/zones.h"
 #include "recover/recover_priv.h"
+
+#include <string.h>
 
 bool ecfs_recover_open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, GError **error)
 {
     static const EcfsMarker any; /* lets the connection be made whatever marker there is */
     EcfsRecoverPlace *place = &self->places[self->n_places];
-    *place = (EcfsRecoverPlace){
-        .name = config->spec->name, .zone = config->zone, .endpoint = ecfs_endpoint_new (config->spec, &any, error)};
+    *place = (EcfsRecoverPlace){.name = config->spec->name,
+                                .zone = config->zone,
+                                .has_zone = config->has_zone,
+                                .endpoint = ecfs_endpoint_new (config->spec, &any, error)};
     if (place->endpoint == NULL)
         return false;
     self->n_places++;
@@ -130,4 +135,84 @@ void ecfs_recover_close_places (EcfsRecovering *self)
     ecfs_key_shares_free (self->shares);
     ecfs_key_ring_unref (self->keys);
     ecfs_key_ring_unref (self->pending_keys);
+}
+
+/* Which zones they were in: as the journal tells, where none is given. */
+
+const char *ecfs_recover_zone (const EcfsRecovering *self, const EcfsConfigEndpoint *config)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        if (g_str_equal (self->places[i].name, config->spec->name))
+            return self->places[i].zone;
+    return config->zone;
+}
+
+/* The share of the key that it has is that zone's. */
+static void move_share (EcfsRecovering *self, const char *from, const char *to)
+{
+    for (guint i = 0; self->zone_shares != NULL && i < self->zone_shares->len; i++) {
+        EcfsZoneShare *one = &g_array_index (self->zone_shares, EcfsZoneShare, i);
+        one->zone = strcmp (one->zone, from) == 0 ? to : one->zone;
+    }
+}
+
+bool ecfs_recover_take_zones (EcfsRecovering *self, GError **error)
+{
+    g_autoptr (GString) taken = g_string_new (NULL);
+    for (size_t i = 0; i < self->n_places; i++) {
+        EcfsRecoverPlace *place = &self->places[i];
+        g_autofree char *zone = NULL;
+        if (place->has_zone)
+            continue;
+        if (!ecfs_zone_kept (self->catalog, &place->marker.endpoint, &zone, error))
+            return false;
+        if (zone == NULL || *zone == '\0' || strcmp (zone, place->zone) == 0)
+            continue;
+        const char *before = place->zone;
+        place->zone = g_intern_string (zone); /* what the key's shares are noted with borrows it, too */
+        move_share (self, before, place->zone);
+        g_string_append_printf (taken, "%s%s in %s", taken->len > 0 ? ", " : "", place->name, zone);
+    }
+    if (taken->len > 0)
+        ecfs_recover_tell (self, "zones are as the journal tells them: %s. zone=ZONE with an endpoint sets another",
+                           taken->str);
+    return true;
+}
+
+void ecfs_recover_set_zones (const EcfsRecovering *self, EcfsConfig *config)
+{
+    for (guint i = 0; i < config->endpoints->len; i++) {
+        EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        char *zone = g_strdup (ecfs_recover_zone (self, endpoint));
+        g_free (endpoint->zone);
+        endpoint->zone = zone;
+    }
+}
+
+/* One of a place that is a zone of its own here, since nothing says otherwise. */
+static bool is_guessed (const EcfsRecovering *self, const char *zone)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        if (!self->places[i].has_zone && strcmp (self->places[i].zone, zone) == 0)
+            return strcmp (self->places[i].name, zone) == 0;
+    return false;
+}
+
+void ecfs_recover_tell_zones (EcfsRecovering *self)
+{
+    if (self->zone_shares == NULL || self->what->read_only)
+        return;
+    g_autoptr (GPtrArray) twins =
+        ecfs_key_twin_zones ((const EcfsZoneShare *) self->zone_shares->data, self->zone_shares->len);
+    g_autoptr (GString) names = g_string_new (NULL);
+    for (guint i = 0; i < twins->len; i++)
+        if (is_guessed (self, g_ptr_array_index (twins, i)))
+            g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "",
+                                    (const char *) g_ptr_array_index (twins, i));
+    if (names->len > 0)
+        ecfs_recover_tell (self,
+                           "zones are not known: the journal tells none of %s, and each is a zone of its own now. They "
+                           "share shares of the archive's key, so some of them were one zone: set zone = ZONE in their "
+                           "sections of " ECFS_CONFIG_NAME " before anything is stored",
+                           names->str);
 }

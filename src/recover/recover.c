@@ -158,6 +158,7 @@ static char *make_config (EcfsRecovering *self, GError **error)
             g_ptr_array_remove_index (config->endpoints, i);
     }
     keep_retained (self, config);
+    ecfs_recover_set_zones (self, config);
     if (is_empty (self) && !is_given (self->what, "code") && !find_code (self, config, error))
         return NULL;
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
@@ -424,7 +425,8 @@ bool ecfs_recover_make_catalog (EcfsRecovering *self, const char *path, GError *
     bool made = make_keyed_namespace (self, path, error);
     tell_pending (self);
     if (!made || !ecfs_recover_check_opened (self, error) || !ecfs_recover_reached (self, error) ||
-        !ecfs_recover_leave_unknown (self, error) || !ecfs_recover_name_places (self, error))
+        !ecfs_recover_leave_unknown (self, error) || !ecfs_recover_name_places (self, error) ||
+        !ecfs_recover_take_zones (self, error))
         return false;
     name_doubted (self);
     self->sums->n_known = is_empty (self) ? MAX (self->n_known, self->n_by_markers) : self->n_known;
@@ -743,8 +745,10 @@ static bool recover_into (EcfsRecovering *self, GError **error)
         self->sums->sequence = self->then;
         self->sums->time_ns = self->then_ns;
     }
-    if (good)
+    if (good) {
         tell_states (self);
+        ecfs_recover_tell_zones (self);
+    }
     if (good && self->keys != NULL)
         self->sums->key = *ecfs_key_ring_active (self->keys);
     if (!good) {

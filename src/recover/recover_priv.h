@@ -16,7 +16,8 @@
 
 typedef struct EcfsRecoverPlace {
     const char *name;
-    const char *zone;
+    const char *zone; /* as given, or as the journal tells; lives as long as the recovery */
+    bool has_zone;    /* it is given */
     EcfsEndpoint *endpoint;
     EcfsMarker marker;
     int64_t id;              /* catalog row */
@@ -208,6 +209,14 @@ void ecfs_recover_set_keys_aside (EcfsRecovering *self);
 bool ecfs_recover_check_opened (EcfsRecovering *self, GError **error);
 /** Likewise when the stripes were read that no journal tells of. */
 bool ecfs_recover_check_stripes (EcfsRecovering *self, GError **error);
+
+/** Of an endpoint that is given, also where it is left out now. */
+const char *ecfs_recover_zone (const EcfsRecovering *self, const EcfsConfigEndpoint *config);
+/** When there is a catalog: places without a zone get those that it tells. */
+bool ecfs_recover_take_zones (EcfsRecovering *self, GError **error);
+void ecfs_recover_set_zones (const EcfsRecovering *self, EcfsConfig *config);
+/** Says where endpoints must have been one zone, and nothing tells which. */
+void ecfs_recover_tell_zones (EcfsRecovering *self);
 
 /** Makes self->catalog at @path from the newest snapshot and the segments behind it that count with n_known and
  * n_copies. */

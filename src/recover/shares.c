@@ -113,7 +113,7 @@ static bool check_code (EcfsRecovering *self, GError **error)
         return false;
     g_autoptr (GPtrArray) zones = g_ptr_array_new ();
     for (guint i = 0; i < config->endpoints->len; i++)
-        g_ptr_array_add (zones, ((const EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->zone);
+        g_ptr_array_add (zones, (char *) ecfs_recover_zone (self, g_ptr_array_index (config->endpoints, i)));
     return ecfs_key_allows (&told, threshold, (const char *const *) zones->pdata, zones->len, config->allow_double,
                             codec, error);
 }

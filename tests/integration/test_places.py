@@ -443,7 +443,7 @@ def test_a_rule_that_names_what_was_removed_is_told(place, archive):
     lab.ecfs("endpoint", "drain", archive.path, "a0", timeout=300)
     said = lab.ecfs("endpoint", "remove", archive.path, "a0").stderr
     better = "-v 'only:NAME only:a1 only:a2 only:a3' ./'it'\\''s'"
-    assert "names what is gone (a0)" in said and better in said and "/e" not in said and "/f" not in said
+    assert "names what is gone (a0)" in said and better in said and "-v 'none' ./'e'" in said and "/f" not in said
     mount.umount()
     done = lab.run(FSCK, archive.path, check=False)
     assert done.returncode == LEFT and "names what is gone (a0)" in done.stdout and better in done.stdout, done.stdout
@@ -454,5 +454,55 @@ def test_a_rule_that_names_what_was_removed_is_told(place, archive):
     assert "names what is gone (a0)" in told.stdout + told.stderr
     mount = place.mount(again)
     rule(mount.path / "it's", "only:a1 only:a2 only:a3")
+    rule(mount.path / "e", "none")
     mount.umount()
     assert fsck(again)[0] == CLEAN
+
+
+def zones_of(archive):
+    return {one["name"]: one["zone"] for one in json.loads(lab.ecfs("endpoint", "list", archive.path, "--json").stdout)}
+
+
+@pytest.mark.parametrize("by", ["init", "conf", "add"])
+def test_zones_come_back_without_being_given(place, by):
+    """From the journal, by whichever way they came there; a zone that is given counts more, and 'never' stays never."""
+    endpoints = place.directories(NAMES)
+    with_zones = [SimpleNamespace(name=one.name, root=one.root, endpoint=lambda one=one: f"{one.endpoint()},zone={one.name[0]}")
+                  for one in endpoints]
+    made = place.archive(with_zones if by == "init" else endpoints[:-1] if by == "add" else endpoints, "rs:2+1")
+    for name in NAMES[:-1] if by != "init" else []:
+        made.configure(f"endpoint {name}", **({"zone": name[0]} if by == "conf" or name != NAMES[-1] else {}))
+    if by == "conf":
+        made.configure(f"endpoint {NAMES[-1]}", zone="b")
+    if by == "add":
+        lab.ecfs("endpoint", "add", made.path, with_zones[-1].endpoint())
+    mount = place.mount(made)
+    (mount.path / "d").mkdir()
+    rule(mount.path / "d", "never:zone=b")
+    made.await_stored()
+    mount.umount()
+    shutil.move(made.path, place.path / "lost")
+    given = [SimpleNamespace(endpoint=lambda one=one: f"{one.endpoint()},zone=b" if one.name == "a3" else one.endpoint())
+             for one in endpoints]
+    again, told = recover(place, given)
+    said = told.stdout + told.stderr
+    assert "a0 in a" in said and "b3 in b" in said and "a3 in" not in said and "names what is gone" not in said
+    assert zones_of(again) == {name: "b" if name == "a3" else name[0] for name in NAMES}
+    mount = place.mount(again)
+    lab.write_pattern(mount.path / "d" / "file", 300 * KIB, 1)
+    again.await_stored()
+    assert_within(again, "/d/", ["a0", "a1", "a2"], 3)
+
+
+@pytest.mark.as_users
+def test_zones_that_nobody_knows_are_told(place):
+    """Before the first mount no journal tells of zones: accounts that have one share of the key were in one."""
+    endpoints = place.directories(["one", "two", "three", "four"])
+    zones = {"three": ",zone=x", "four": ",zone=x"}
+    made = [SimpleNamespace(name=one.name, endpoint=lambda one=one: one.endpoint() + zones.get(one.name, "")) for one in endpoints]
+    place.archive(made, "rs:1+1", lab.AS_USERS)
+    _, told = recover(place, endpoints)
+    said = told.stdout + told.stderr
+    assert "zones are not known" in said and "three, four" in said and "one," not in said.split("zones are not known")[1]
+    _, told = recover(place, made)
+    assert "zones are not known" not in told.stdout + told.stderr
