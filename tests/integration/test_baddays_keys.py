@@ -82,3 +82,11 @@ def test_aliases_and_proxy_commands_of_ssh_config_are_used(place, transport):
     archive.get("/file", place.path / "target")
     assert lab.digest(place.path / "target/file") == expected
     assert all(len(lab.stripe_files(server)) == 1 for server in servers)
+    # whoever reads what a mount says is done when it is in the background, and what the command says is in its log
+    relay.write_text("import sys\nprint('the relay speaks', file=sys.stderr, flush=True)\n" + RELAY)
+    mountpoint, log = place.path / "in-background", place.path / "log"
+    mountpoint.mkdir()
+    lab.run(lab.PROGRAM, "mount", archive.path, mountpoint, "-o", f"log={log}", timeout=30)
+    if transport == "libssh2":
+        assert "the relay speaks" in log.read_text()
+    lab.ecfs("umount", mountpoint)

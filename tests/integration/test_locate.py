@@ -87,6 +87,18 @@ def test_who_talks_with_strangers_can_do_little_else(place, nodes):
     assert 0 not in map(int, [*status["Uid"].split(), *status["Gid"].split()])
 
 
+def test_a_mount_lets_go_of_what_it_was_started_with(place, nodes):
+    """Also the node of the hash table, which starts while the mount still has a terminal, or a pipe."""
+    archive = place.archive(place.directories(), "rs:4+2", lab.AS_USERS)
+    node = nodes(dht.network_of(archive), 2)[0]
+    archive.configure("archive", **settings(lab.free_port(), 0, f"127.0.0.1:{node.port}"))
+    mountpoint = place.path / "in-background"
+    mountpoint.mkdir()
+    for _ in range(3):
+        lab.run(lab.PROGRAM, "mount", archive.path, mountpoint, timeout=20)  # it ends when nobody has its pipes
+        lab.ecfs("umount", mountpoint)
+
+
 def published(archive, path="/file", *more, check=True):
     return lab.ecfs("export", "--publish", "run-17", *more, archive.path, path, check=check)
 

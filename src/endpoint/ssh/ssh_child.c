@@ -6,8 +6,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,6 +47,51 @@ static int spawn (char *const *words, char *const *environment, int its_end, int
     return result;
 }
 
+/* What a program says */
+
+typedef struct Errors {
+    FILE *from;
+    char *program;
+} Errors;
+
+static void *log_errors (void *data)
+{
+    Errors *self = data;
+    char line[1024];
+    while (fgets (line, sizeof line, self->from) != NULL)
+        if (*g_strchomp (line) != '\0')
+            g_warning ("%s: %s", self->program, line);
+    (void) fclose (self->from); /* only read */
+    g_free (self->program);
+    g_free (self);
+    return NULL;
+}
+
+/* Returns where @program is to write what it says, which the log gets; -1: nowhere. Our own stderr is none of its
+ * business: whoever reads that waits until nobody has it, and we may have left it long before. */
+static int begin_errors (const char *program)
+{
+    int pipes[2];
+    pthread_t thread;
+    if (pipe2 (pipes, O_CLOEXEC) != 0)
+        return -1;
+    Errors *self = g_new0 (Errors, 1);
+    self->program = g_path_get_basename (program);
+    self->from = fdopen (pipes[0], "r");
+    if (self->from != NULL && pthread_create (&thread, NULL, log_errors, self) == 0) {
+        (void) pthread_detach (thread); /* it ends with the program, or with us */
+        return pipes[1];
+    }
+    if (self->from == NULL)
+        (void) close (pipes[0]); /* a pipe loses nothing */
+    else
+        (void) fclose (self->from);
+    (void) close (pipes[1]);
+    g_free (self->program);
+    g_free (self);
+    return -1;
+}
+
 int ecfs_ssh_child_spawn (char *const *words, int errors, pid_t *ret_pid, GError **error)
 {
     return ecfs_ssh_child_spawn_with (words, environ, errors, -1, ret_pid, error);
@@ -58,8 +105,12 @@ int ecfs_ssh_child_spawn_with (char *const *words, char *const *environment, int
         return g_set_error (error, ECFS_ERROR, errno, "socketpair: %s", g_strerror (errno)), -1;
     ecfs_autofd ours = pair[0];
     ecfs_autofd its = pair[1];
-    int result =
-        fcntl (ours, F_SETFL, O_NONBLOCK) != 0 ? errno : spawn (words, environment, its, errors, memory, ret_pid);
+    ecfs_autofd logged = errors < 0 ? begin_errors (words[0]) : -1;
+    if (errors < 0 && logged < 0)
+        logged = open ("/dev/null", O_WRONLY | O_CLOEXEC);
+    int result = fcntl (ours, F_SETFL, O_NONBLOCK) != 0
+                     ? errno
+                     : spawn (words, environment, its, errors < 0 ? logged : errors, memory, ret_pid);
     if (result != 0)
         return g_set_error (error, ECFS_ERROR, ENOTCONN, "cannot run %s: %s", words[0], g_strerror (result)), -1;
     return ecfs_steal_fd (&ours);

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 /**
- * Runs @words (found in PATH) with a socket for its input and output, and @errors for its stderr (-1: ours). Returns
+ * Runs @words (found in PATH) with a socket for its input and output, and @errors for its stderr (-1: our log). Returns
  * our end of the socket, non-blocking, to be closed by the caller, with the process in *ret_pid for
  * ecfs_ssh_child_end (); or -1 and ENOTCONN.
  */
