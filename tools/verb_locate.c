@@ -1,4 +1,5 @@
-/* locate: what is published under a name, and where it is. */
+/* locate: what is published under a name, and where it is. Its words are a stranger's: they are shown as ls shows names
+ * on a terminal, wherever they go, so that none makes a line of its own. */
 #include "tool_secret.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@ static void print_object (JsonArray *array, guint index, JsonNode *node, void *u
 {
     JsonObject *object = json_node_get_object (node);
     JsonArray *stripes = tool_list (object, "stripes");
-    g_autofree char *code = tool_printable (tool_text (object, "code"));
+    g_autofree char *code = ecfs_printable (tool_text (object, "code"));
     g_autofree char *size = tool_bytes ((double) tool_number (object, "size"));
     (void) array, (void) index, (void) user;
     printf ("object     %s  %s  %s%s\n", tool_text (object, "uuid"), code, size,
@@ -19,15 +20,15 @@ static void print_object (JsonArray *array, guint index, JsonNode *node, void *u
         printf ("  sha256   %s\n", tool_text (object, "sha256"));
     for (guint i = 0; i < tool_length (stripes); i++) {
         JsonObject *stripe = json_array_get_object_element (stripes, i);
-        g_autofree char *url = tool_printable (tool_text (stripe, "url"));
+        g_autofree char *url = ecfs_printable (tool_text (stripe, "url"));
         printf ("  stripe %-2" PRId64 "%s\n", tool_number (stripe, "stripe"), url);
     }
 }
 
 static void print_located (JsonObject *located)
 {
-    g_autofree char *name = tool_printable (tool_text (located, "name"));
-    g_autofree char *path = tool_printable (tool_text (located, "path"));
+    g_autofree char *name = ecfs_printable (tool_text (located, "name"));
+    g_autofree char *path = ecfs_printable (tool_text (located, "path"));
     JsonArray *peers = tool_list (located, "peers");
     printf ("name       %s\n", name);
     if (path[0] != '\0')
@@ -37,7 +38,7 @@ static void print_located (JsonObject *located)
         puts ("keys       whoever has this name can read the file");
     json_array_foreach_element (tool_list (located, "objects"), print_object, NULL);
     for (guint i = 0; i < tool_length (peers); i++) {
-        g_autofree char *peer = tool_printable (json_array_get_string_element (peers, i));
+        g_autofree char *peer = ecfs_printable (json_array_get_string_element (peers, i));
         printf ("peer       %s\n", peer);
     }
 }
