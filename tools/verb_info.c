@@ -25,7 +25,8 @@ static void print_stripes (JsonObject *info)
 
 static void print_stored (JsonObject *info)
 {
-    int64_t size = tool_number (info, "size"), stored = tool_number (info, "stripe_bytes");
+    JsonObject *former = tool_part (info, "former");
+    int64_t size = tool_number (former != NULL ? former : info, "size"), stored = tool_number (info, "stripe_bytes");
     g_autofree char *text = tool_bytes ((double) stored);
     printf ("  stored     %s (%" PRIi64 " bytes)", text, stored);
     if (size > 0)
@@ -49,12 +50,20 @@ static void print_failure (const char *code)
 
 static void print_file (JsonObject *info)
 {
+    JsonObject *former = tool_part (info, "former");
     printf ("  code       %s", tool_text (info, "code"));
     if (json_object_has_member (info, "tolerance"))
         printf (", any %" PRIi64 " stripes may be lost", tool_number (info, "tolerance"));
     if (json_object_has_member (info, "f"))
         printf ("\n  overhead   %.2f times the space, f %.4f", tool_double (info, "overhead"), tool_double (info, "f"));
-    printf ("\n  state      %s\n", tool_text (info, "state"));
+    bool staged = json_object_get_boolean_member (info, "staged");
+    printf ("\n  state      %s%s\n", tool_text (info, "state"),
+            staged ? ", not stored yet: this content is on this machine alone" : "");
+    if (former != NULL) {
+        g_autofree char *size = tool_bytes ((double) tool_number (former, "size"));
+        printf ("  former     %s, of %s (%" PRIi64 " bytes); what follows is of it\n", tool_text (former, "state"),
+                size, tool_number (former, "size"));
+    }
     if (json_object_has_member (info, "digest"))
         printf ("  digest     xxh3-128 %s\n", tool_text (info, "digest"));
     if (json_object_has_member (info, "tolerance"))

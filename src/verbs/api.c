@@ -200,6 +200,21 @@ GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error)
     return staged;
 }
 
+/* What is newer in staging is not here to be fetched: fresh files have nothing else, others an older content. */
+bool ecfs_tally_check_staged (EcfsTally *self, GHashTable *staged, uint64_t ino, const char *path, GError **error)
+{
+    const int64_t key = (int64_t) ino;
+    const EcfsStagingRow *row = g_hash_table_lookup (staged, &key);
+    if (row == NULL)
+        return true;
+    if (row->fresh)
+        return ecfs_fail (error, EAGAIN,
+                          "%s: it is in staging and not stored yet: run \"ecfs wait\", or read it in the mount", path);
+    ecfs_tally_warn (self, g_error_new (ECFS_ERROR, EAGAIN,
+                                        "%s: newer content is in staging; this is what was stored before", path));
+    return true;
+}
+
 /* Names */
 
 typedef struct Walk {

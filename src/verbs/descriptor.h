@@ -104,7 +104,7 @@ EcfsDescriptor *ecfs_descriptor_parse (const char *text, size_t size, GError **e
 /**
  * Writes the content to @fd, an empty regular file, and verifies it. @given: "NAME=URL,KEY=VALUE..." that count instead
  * of the descriptor's URL of the endpoint of that name; NULL-terminated, may be NULL. Endpoints that fail are done
- * without.
+ * without. ENODATA: too few stripes are left, and some were deleted.
  */
 bool ecfs_descriptor_fetch (const EcfsDescriptor *self, int fd, const char *const *given, GError **error);
 

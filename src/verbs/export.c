@@ -18,6 +18,15 @@ static bool on_tick (void *user, uint64_t bytes)
     return ecfs_tally_tick (tally);
 }
 
+static bool check_staged (Ecfs *self, const char *path, EcfsTally *tally, GError **error)
+{
+    EcfsAttr attr;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
+    return staged != NULL && ecfs_catalog_resolve (catalog, path, &attr, error) &&
+           ecfs_tally_check_staged (tally, staged, attr.ino, path, error);
+}
+
 char *ecfs_export (Ecfs *self, const char *path, unsigned flags, const EcfsTransferOptions *transfer,
                    bool *ret_has_keys, GError **error)
 {
@@ -26,6 +35,8 @@ char *ecfs_export (Ecfs *self, const char *path, unsigned flags, const EcfsTrans
                                       .without_keys = (flags & ECFS_EXPORT_WITHOUT_KEYS) != 0,
                                       .tick = on_tick,
                                       .user = &tally};
+    if (!check_staged (self, path, &tally, error))
+        return NULL;
     g_autoptr (EcfsDescriptor) descriptor = ecfs_descriptor_export (self->archive, path, &how, error);
     if (descriptor == NULL)
         return NULL;

@@ -6,6 +6,7 @@
 #include "util/xxh3.h"
 #include "verbs/descriptor.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ typedef struct Fetch {
     EcfsTransferPool *transfer;
     int fd;
     Opened opened;
+    atomic_uint n_gone; /* stripes that endpoints do not have any more */
 } Fetch;
 
 /* What was given for the endpoint by who fetches, else its URL alone. */
@@ -89,7 +91,9 @@ static void start_endpoints (Fetch *self, const char *const *given)
 
 static void tell_trouble (void *user, const EcfsTrouble *trouble)
 {
-    (void) user;
+    Fetch *self = user;
+    if (trouble->error->code == ENOENT)
+        atomic_fetch_add (&self->n_gone, 1);
     g_warning ("%s; stripe %u is read around", trouble->error->message, trouble->stripe_index);
 }
 
@@ -103,7 +107,8 @@ static void reader_params (Fetch *self, const EcfsDescriptorObject *object, cons
                                .object = object->row->uuid,
                                .unchecked = object->units != NULL,
                                .stripes = stripes,
-                               .trouble = tell_trouble};
+                               .trouble = tell_trouble,
+                               .user = self};
     ecfs_read_policy_init (&params.policy);
     memset (stripes, 0, ECFS_CODEC_MAX_N * sizeof *stripes);
     for (guint i = 0; i < object->row->stripes->len; i++) {
@@ -372,6 +377,8 @@ bool ecfs_descriptor_fetch (const EcfsDescriptor *descriptor, int fd, const char
     if (good)
         start_endpoints (&self, given);
     good = good && fetch_all (&self, error);
+    if (!good && error != NULL && (*error)->code == EIO && atomic_load (&self.n_gone) > 0)
+        (*error)->code = ENODATA;
     opened_clear (&self.opened);
     for (guint i = 0; i < descriptor->endpoints->len; i++)
         if (endpoints[i] != NULL)

@@ -415,22 +415,6 @@ static bool get_link (Get *get, Directory *to, const char *name, const EcfsAttr 
     return false;
 }
 
-/* What is newer in staging is not here to be fetched: fresh files have nothing else, others an older content. */
-static bool check_staged (Get *get, const EcfsAttr *attr, const char *path, GError **error)
-{
-    int64_t ino = (int64_t) attr->ino;
-    const EcfsStagingRow *row = g_hash_table_lookup (get->staged, &ino);
-    if (row == NULL)
-        return true;
-    if (row->fresh)
-        return ecfs_fail (error, EAGAIN,
-                          "%s: it is in staging and not stored yet: run \"ecfs wait\", or read it in the mount", path);
-    ecfs_tally_warn (
-        &get->tally,
-        g_error_new (ECFS_ERROR, EAGAIN, "%s: newer content is in staging; this is what was stored before", path));
-    return true;
-}
-
 /* Whether it is there already, as far as size and time tell. A file has its name and its time when it is complete. */
 static bool is_current (const Get *get, const Directory *to, const char *name, const EcfsAttr *attr, struct stat *ret)
 {
@@ -456,7 +440,7 @@ static void leave_current (Get *get, const Directory *to, const char *name, cons
 static bool get_file (Get *get, Directory *to, const char *name, const char *path, const EcfsAttr *attr, GError **error)
 {
     get->tally.progress.n_found++;
-    if (!check_staged (get, attr, path, error))
+    if (!ecfs_tally_check_staged (&get->tally, get->staged, attr->ino, path, error))
         return false;
     if (attr->nlink > 1) {
         GError *why = NULL;
@@ -793,7 +777,7 @@ bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
     if (staged == NULL)
         return false;
     Get get = {.archive = self->archive, .catalog = catalog, .staged = staged};
-    if (!check_staged (&get, &attr, path, error))
+    if (!ecfs_tally_check_staged (&get.tally, get.staged, attr.ino, path, error))
         return false;
     g_autofree bool *lies = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* more may come meanwhile */
     g_autofree bool *left_out = g_new0 (bool, ECFS_ENDPOINTS_MAX);

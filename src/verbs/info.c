@@ -1,5 +1,6 @@
 /* What `ecfs info` tells of a file. */
 #include "verbs/status_priv.h"
+#include "verbs/verbs.h"
 
 #include "archive/content.h"
 #include "archive/places_of.h"
@@ -174,6 +175,9 @@ static bool list_content (JsonObject *info, EcfsArchive *archive, EcfsContent *c
     json_object_set_array_member (info, "objects", listing.objects);
     json_object_set_array_member (info, "stripes", listing.stripes);
     const GArray *rows = ecfs_content_extents (content);
+    if (json_object_has_member (info, "former"))
+        json_object_set_int_member (json_object_get_object_member (info, "former"), "size",
+                                    (int64_t) ecfs_content_size (content));
     for (unsigned i = 0; i < rows->len; i++) {
         const EcfsExtent *extent = &g_array_index (rows, EcfsExtent, i);
         const EcfsObjectRow *object = ecfs_content_object (content, (size_t) extent->object);
@@ -199,18 +203,31 @@ static bool add_content (JsonObject *info, EcfsArchive *archive, uint64_t ino, G
     return good;
 }
 
+/* Of newer content, which is in staging, only that is said; `former` is what is stored. */
 static bool add_state (JsonObject *info, EcfsArchive *archive, uint64_t ino, GError **error)
 {
     EcfsFileState state;
     if (!ecfs_archive_file_state (archive, ino, &state, error))
         return false;
+    g_autofree char *stored = ecfs_file_state_text (&state);
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (ecfs_archive_catalog (archive), error);
+    const int64_t row = (int64_t) ino;
+    if (staged == NULL)
+        return false;
+    state.staged = g_hash_table_contains (staged, &row);
     g_autofree char *text = ecfs_file_state_text (&state);
     json_object_set_string_member (info, "state", text);
     json_object_set_boolean_member (info, "staged", state.staged);
     if (state.n_stripes == 0)
         return true;
-    json_object_set_int_member (info, "tolerance", state.tolerance);
-    json_object_set_int_member (info, "guarantee", state.guarantee);
+    /* What is staged has no stripes yet, so nothing is promised of it. */
+    JsonObject *of = state.staged ? json_object_new () : info;
+    json_object_set_int_member (of, "tolerance", state.tolerance);
+    json_object_set_int_member (of, "guarantee", state.guarantee);
+    if (!state.staged)
+        return true;
+    json_object_set_string_member (of, "state", stored);
+    json_object_set_object_member (info, "former", of);
     return true;
 }
 

@@ -159,10 +159,23 @@ static EcfsDescriptor *find (const EcfsPublishedName *name, const char *nodes, u
     return descriptor;
 }
 
+/* Stripes are never changed: what is published and not there was deleted since. @why is taken. */
+static bool tell_why (const EcfsPublishedName *name, GError *why, GError **error)
+{
+    const int code = why->code;
+    g_propagate_error (error, why);
+    return code == ENODATA &&
+           ecfs_prefix (error,
+                        "what is published as %s is not there any more; its owner has replaced or removed the file "
+                        "since, or lost it, and can publish it again",
+                        name->name);
+}
+
 bool ecfs_fetch_published (const char *capability, const char *nodes, const char *path, const char *const *endpoints,
                            const char *keys_path, GError **error)
 {
     uint64_t counter;
+    GError *why = NULL;
     EcfsPublishedName name;
     if (!ecfs_published_name_parse (capability, &name, error))
         return false;
@@ -171,7 +184,7 @@ bool ecfs_fetch_published (const char *capability, const char *nodes, const char
         keys_path != NULL && keys == NULL ? NULL : find (&name, nodes, &counter, error);
     bool good = descriptor != NULL &&
                 (ecfs_descriptor_open (descriptor, keys, error) || ecfs_prefix (error, "%s", name.name)) &&
-                ecfs_fetch_described (descriptor, path, endpoints, error);
+                (ecfs_fetch_described (descriptor, path, endpoints, &why) || tell_why (&name, why, error));
     ecfs_published_name_clear (&name);
     return good;
 }

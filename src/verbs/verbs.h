@@ -37,6 +37,8 @@ bool ecfs_tally_end (EcfsTally *self, const char *failed, GError **error);
 
 /** Inodes with content in staging that is newer than the stored one: int64_t * → EcfsStagingRow *, or NULL. */
 GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error);
+/** Warns where an inode has newer content in @staged, of the above, than what is stored; EAGAIN: nothing is stored. */
+bool ecfs_tally_check_staged (EcfsTally *self, GHashTable *staged, uint64_t ino, const char *path, GError **error);
 
 /** Bytes to and from all endpoints since the archive was opened. */
 uint64_t ecfs_archive_wire_bytes (EcfsArchive *archive);

@@ -289,6 +289,15 @@ def test_what_is_staged_is_told_and_not_taken_for_stored(place, archive):
     lab.write_pattern(mount.path / "old", 2 * MIB, 3)
     told = {entry["name"]: entry for entry in archive.json("ls", "/")}
     assert told["fresh"]["staged"] and told["old"]["staged"] and told["fresh"]["size"] == MIB
+    info = archive.json("info", "/old")  # what is promised is of the former content, and so it is told
+    assert info["state"] == "staged" and info["staged"] and info["size"] == 2 * MIB and "guarantee" not in info
+    assert info["former"]["size"] == MIB and "guarantee" in info["former"]
+    assert "staged, not stored yet" in lab.ecfs("info", archive.path, "/old").stdout
+    assert "former" not in archive.json("info", "/fresh")
+    done = lab.ecfs("export", archive.path, "/old")
+    assert "newer content is in staging" in done.stderr and done.stdout
+    done = lab.ecfs("export", archive.path, "/fresh", check=False)
+    assert done.returncode == 1 and "not stored yet" in done.stderr
     done = archive.get("/fresh", f"{place.path}/target/", check=False)
     assert done.returncode == 1 and "staging" in done.stderr and "ecfs wait" in done.stderr
     assert not (place.path / "target/fresh").exists()

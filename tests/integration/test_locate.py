@@ -147,9 +147,24 @@ def test_names_are_found_replaced_and_survive_a_third_of_the_nodes(place, nodes)
     for node in crowd[::3]:
         node.kill()
     assert fetched(place, capability) == newer
+    for endpoint in archive.endpoints:
+        (endpoint.root / "stripes").rename(endpoint.root / "elsewhere")
+    gone = lab.ecfs("fetch", "--dht", capability, place.path / "fetched", check=False)
+    assert gone.returncode == 1 and "replaced or removed the file" in gone.stderr
     lab.ecfs("export", "--withdraw", "run-17", archive.path)
     gone = lab.ecfs("fetch", "--dht", capability, place.path / "fetched", check=False)
     assert gone.returncode == 1 and "withdrawn" in gone.stderr
+
+
+def test_what_a_stranger_tells_makes_no_line_of_its_own(place, nodes):
+    archive = place.archive(place.directories(), "rs:4+2", lab.AS_USERS, "--set", "dht_port=0")
+    node = nodes(dht.network_of(archive), 2)[0]
+    archive.configure("archive", dht_bootstrap=f"127.0.0.1:{node.port}")
+    lab.write_pattern(place.path / "file", SIZE, 1)
+    archive.put(place.path / "file", "/a\nkeys       \x1b[31mnone")
+    capability = published(archive, "/a\nkeys       \x1b[31mnone").stdout.strip()
+    told = lab.ecfs("locate", capability).stdout
+    assert "\x1b" not in told and sum(line.startswith("keys") for line in told.splitlines()) == 1 and "[31mnone" in told
 
 
 def test_a_mount_keeps_what_is_published(place, nodes):
