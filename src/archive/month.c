@@ -7,11 +7,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define PERIOD_US (10 * G_USEC_PER_SEC)
 #define MAX_SIZE  (1 << 20)
+
+#define TURN_US      (2 * G_USEC_PER_SEC) /* for which others are waited for: they have it for milliseconds */
+#define TURN_LOOK_US 10000
 
 /* An endpoint, by position. */
 typedef struct Page {
@@ -72,6 +80,63 @@ static GKeyFile *load (const char *path, const char *month, GError **error)
     return file;
 }
 
+/* What makes no sense is put aside, so that limits count again: from what this process knows of the month, or from 0.
+ * EBADMSG stays where even that cannot be done. */
+static GKeyFile *begin_anew (EcfsMonthBook *self, const char *path, const char *month, GError **error)
+    ECFS_REQUIRES (self->lock)
+{
+    g_autofree char *aside = path_of (self, ECFS_MONTH_DAMAGED_NAME);
+    if (((*error)->code != EBADMSG && (*error)->code != EFBIG) || rename (path, aside) != 0)
+        return NULL;
+    g_warning ("%s: it is kept as %s, and counting goes on from what is known here", (*error)->message, aside);
+    g_clear_error (error);
+    GKeyFile *file = ecfs_month_file_parse (NULL, 0, month, error);
+    for (size_t i = 0; file != NULL && i < *self->n_endpoints; i++) {
+        EcfsMonth known;
+        char uuid[ECFS_UUID_TEXT_SIZE];
+        if (!counts (&self->endpoints[i]))
+            continue;
+        ecfs_uuid_text (&self->endpoints[i].uuid, uuid);
+        ecfs_endpoint_month (self->endpoints[i].endpoint, &known);
+        EcfsMonthUse sent;
+        ecfs_endpoint_sent (self->endpoints[i].endpoint, &sent);
+        const EcfsMonthUse *added = &self->pages[i].added; /* the rest is added again */
+        known.used.requests -= MIN (known.used.requests, sent.requests - added->requests);
+        known.used.egress_bytes -= MIN (known.used.egress_bytes, sent.egress_bytes - added->egress_bytes);
+        ecfs_month_file_put (file, uuid, &known.used);
+    }
+    return file;
+}
+
+/* EBADMSG also where a number of an endpoint that counts is none. */
+static bool check_uses (EcfsMonthBook *self, GKeyFile *file, const char *path, GError **error)
+    ECFS_REQUIRES (self->lock)
+{
+    for (size_t i = 0; i < *self->n_endpoints; i++) {
+        EcfsMonthUse use;
+        char uuid[ECFS_UUID_TEXT_SIZE];
+        ecfs_uuid_text (&self->endpoints[i].uuid, uuid);
+        if (counts (&self->endpoints[i]) && !ecfs_month_file_use (file, uuid, &use, error))
+            return ecfs_prefix (error, "%s", path);
+    }
+    return true;
+}
+
+static GKeyFile *load_or_begin (EcfsMonthBook *self, const char *path, const char *month, bool *ret_new, GError **error)
+    ECFS_REQUIRES (self->lock)
+{
+    GError *why = NULL;
+    GKeyFile *file = load (path, month, &why);
+    if (file != NULL && !check_uses (self, file, path, &why))
+        g_clear_pointer (&file, g_key_file_unref);
+    *ret_new = file == NULL;
+    if (file == NULL)
+        file = begin_anew (self, path, month, &why);
+    if (why != NULL)
+        g_propagate_error (error, why);
+    return file;
+}
+
 static bool save (GKeyFile *file, const char *path, GError **error)
 {
     gsize size = 0;
@@ -128,16 +193,16 @@ static void tell_locked (EcfsMonthBook *self, size_t position) ECFS_REQUIRES (se
 /* Endpoints learn what was used also where that cannot be kept. */
 static bool add_locked (EcfsMonthBook *self, const char *month, GError **error) ECFS_REQUIRES (self->lock)
 {
-    bool grows;
+    bool grows, is_new;
     size_t n = *self->n_endpoints;
     g_autofree Sum *sums = g_new0 (Sum, n + 1);
     g_autofree char *path = path_of (self, ECFS_MONTH_NAME);
-    g_autoptr (GKeyFile) file = load (path, month, error);
+    g_autoptr (GKeyFile) file = load_or_begin (self, path, month, &is_new, error);
     if (file == NULL)
         return false;
     if (!add_up (self, file, n, sums, &grows, error))
         return ecfs_prefix (error, "%s", path);
-    bool saved = !grows || save (file, path, error);
+    bool saved = (!grows && !is_new) || save (file, path, error);
     for (size_t i = 0; i < n; i++) {
         if (!counts (&self->endpoints[i]))
             continue;
@@ -149,14 +214,45 @@ static bool add_locked (EcfsMonthBook *self, const char *month, GError **error) 
     return saved;
 }
 
+/* "process 4711 (cat)": who has the lock of that file, as far as the kernel tells; g_free () */
+static char *holder_of (int fd)
+{
+    struct stat status;
+    g_autofree char *locks = NULL;
+    if (fstat (fd, &status) != 0 || !g_file_get_contents ("/proc/locks", &locks, NULL, NULL))
+        return g_strdup ("another process");
+    g_autofree char *file = g_strdup_printf (" %02x:%02x:%" PRIu64 " ", major (status.st_dev), minor (status.st_dev),
+                                             (uint64_t) status.st_ino);
+    g_auto (GStrv) lines = g_strsplit (locks, "\n", -1);
+    for (char **line = lines; *line != NULL; line++) {
+        int pid;
+        if (strstr (*line, file) == NULL || strstr (*line, "->") != NULL ||
+            sscanf (*line, "%*s FLOCK %*s %*s %d", &pid) != 1 || pid <= 0)
+            continue;
+        g_autofree char *path = g_strdup_printf ("/proc/%d/comm", pid), *name = NULL;
+        bool named = g_file_get_contents (path, &name, NULL, NULL);
+        return g_strdup_printf ("process %d%s%s%s", pid, named ? " (" : "", named ? g_strstrip (name) : "",
+                                named ? ")" : "");
+    }
+    return g_strdup ("another process");
+}
+
 /* One process at a time; who may not write here only reads. */
 static bool take_turn (EcfsMonthBook *self, const char *month, GError **error) ECFS_REQUIRES (self->lock)
 {
     g_autofree char *path = path_of (self, ECFS_MONTH_LOCK_NAME);
     ecfs_autofd fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    while (fd >= 0 && flock (fd, LOCK_EX) != 0)
-        if (errno != EINTR)
+    int64_t until_us = ecfs_now_us () + (self->trouble == NULL ? TURN_US : 0); /* who waits in vain does so once */
+    while (fd >= 0 && flock (fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EINTR && errno != EWOULDBLOCK)
             return ecfs_fail_errno (error, errno, "cannot lock %s", path);
+        if (ecfs_now_us () >= until_us) {
+            g_autofree char *who = holder_of (fd);
+            return ecfs_fail (error, EBUSY, "%s is locked by %s: end that, as nothing is counted until then", path,
+                              who);
+        }
+        g_usleep (TURN_LOOK_US);
+    }
     return add_locked (self, month, error);
 }
 
@@ -179,9 +275,15 @@ bool ecfs_month_book_add (EcfsMonthBook *self, int64_t now_s, GError **error)
 
 char *ecfs_month_trouble (EcfsMonthBook *self)
 {
+    g_autofree char *path = path_of (self, ECFS_MONTH_DAMAGED_NAME);
+    bool is_aside = any_counts (self) && access (path, F_OK) == 0;
     ecfs_mutex_lock (&self->lock);
     char *trouble = g_strdup (self->trouble);
     ecfs_mutex_unlock (&self->lock);
+    if (trouble == NULL && is_aside)
+        trouble = g_strdup_printf ("the file month was damaged, and begun anew with what was known: more may have been "
+                                   "used; the damaged one is %s: remove it when you have seen this",
+                                   path);
     return trouble;
 }
 

@@ -12,8 +12,9 @@
 
 #include <stdatomic.h>
 
-#define ECFS_MONTH_NAME      "month" /* in the archive directory */
-#define ECFS_MONTH_LOCK_NAME "month.lock"
+#define ECFS_MONTH_NAME         "month" /* in the archive directory */
+#define ECFS_MONTH_LOCK_NAME    "month.lock"
+#define ECFS_MONTH_DAMAGED_NAME "month.damaged" /* what the first was when it made no sense */
 
 typedef struct EcfsMonthBook EcfsMonthBook;
 
@@ -27,8 +28,9 @@ void ecfs_month_book_free (EcfsMonthBook *self);
  * asked anything, and after one was added. */
 void ecfs_month_book_begin (EcfsMonthBook *self);
 
-/** Adds once, as of @now_s (since 1970). EBADMSG where the file makes no sense: nothing is written then, and what was
- * sent is kept in memory. */
+/** Adds once, as of @now_s (since 1970). A file that makes no sense is put aside, and begun anew with what is known
+ * here, which ecfs_month_trouble () tells as long as the other one is there. EBUSY: another process has the lock for
+ * seconds; what was sent is kept in memory. */
 bool ecfs_month_book_add (EcfsMonthBook *self, int64_t now_s, GError **error);
 
 /** "2026-11"; g_free (). */

@@ -257,6 +257,7 @@ static bool remove_directory (const char *directory, GError **error)
                                         ECFS_READER_SOCKET,
                                         ECFS_MONTH_NAME,
                                         ECFS_MONTH_LOCK_NAME,
+                                        ECFS_MONTH_DAMAGED_NAME,
                                         ECFS_EVENTS_NAME,
                                         ECFS_FOLLOWED_NAME,
                                         ECFS_CATALOG_PLACE_NAME,

@@ -113,7 +113,8 @@ static void test_books_add_up (Fixture *fixture, gconstpointer code)
 }
 
 /* It is told, stays as it is, and what was sent is added when it makes sense again. */
-static void test_nonsense_is_told (Fixture *fixture, gconstpointer code)
+/* It is put aside and told, and what was known counts on. */
+static void test_nonsense_is_begun_anew (Fixture *fixture, gconstpointer code)
 {
     (void) code;
     static const char *const nonsense[] = {"garbage", "[month]\n", "[other]\nname=2026-11\n",
@@ -121,20 +122,27 @@ static void test_nonsense_is_told (Fixture *fixture, gconstpointer code)
     static const char *const numbers[] = {"-1", "1e3", "99999999999999999999", "", "0x10"};
     configure (fixture, 0, "egress_per_month", "1T");
     EcfsMonthBook *book = book_of (fixture);
-    g_autofree char *path = path_of (fixture);
+    g_autofree char *path = path_of (fixture), *aside = g_strconcat (path, ".damaged", NULL);
+    add (book, NOVEMBER);
+    g_assert_cmpuint (month_of (fixture).used.requests, >, 0);
     for (size_t i = 0; i < G_N_ELEMENTS (nonsense) + G_N_ELEMENTS (numbers); i++) {
-        g_autoptr (GError) error = NULL;
-        g_autofree char *before = NULL, *after = NULL;
+        g_autofree char *before = NULL, *after = NULL, *told = NULL;
+        const uint64_t known = month_of (fixture).used.requests;
         if (i < G_N_ELEMENTS (nonsense))
             write_book (fixture, nonsense[i]);
         else
             write_requests (fixture, "2026-11", numbers[i - G_N_ELEMENTS (nonsense)]);
         g_assert_true (g_file_get_contents (path, &before, NULL, NULL));
-        g_assert_false (ecfs_month_book_add (book, NOVEMBER, &error));
-        g_assert_error (error, ECFS_ERROR, EBADMSG);
-        g_assert_nonnull (strstr (error->message, path));
-        g_assert_true (g_file_get_contents (path, &after, NULL, NULL));
+        add (book, NOVEMBER);
+        told = ecfs_month_trouble (book);
+        g_assert_nonnull (strstr (told, aside));
+        g_assert_true (g_file_get_contents (aside, &after, NULL, NULL));
         g_assert_cmpstr (before, ==, after);
+        g_assert_cmpuint (month_of (fixture).used.requests, >=, known);
+        g_assert_cmpint (unlink (aside), ==, 0);
+        g_assert_null (ecfs_month_trouble (book));
+        add (book, NOVEMBER); /* and it makes sense now */
+        g_assert_false (g_file_test (aside, G_FILE_TEST_EXISTS));
     }
     write_requests (fixture, "2026-11", "9223372036854775807");
     add (book, NOVEMBER); /* as far as it goes */
@@ -160,7 +168,7 @@ int main (int argc, char **argv)
     g_log_set_always_fatal (G_LOG_FATAL_MASK); /* what makes no sense is warned of */
     TEST ("/month/another-month-begins-anew", test_another_month_begins_anew);
     TEST ("/month/books-add-up", test_books_add_up);
-    TEST ("/month/nonsense-is-told", test_nonsense_is_told);
+    TEST ("/month/nonsense-is-begun-anew", test_nonsense_is_begun_anew);
     TEST ("/month/nothing-is-kept-without-limits", test_nothing_is_kept_without_limits);
     return g_test_run ();
 }

@@ -2,6 +2,7 @@
 import datetime
 import fcntl
 import json
+import os
 
 import lab
 
@@ -138,10 +139,22 @@ def test_processes_add_up_and_what_makes_no_sense_is_told(place):
         (archive.path / "month").write_text(hostile, encoding="latin-1")
         status = archive.json("status")
         assert "month" in status["month_error"], status["month_error"]
-        assert (archive.path / "month").read_text(encoding="latin-1") == hostile
+        damaged = archive.path / "month.damaged"
+        assert damaged.read_text(encoding="latin-1") == hostile and this_month() in (archive.path / "month").read_text()
         archive.get("/file", place.path / "again")
         (place.path / "again").unlink()
-    (archive.path / "month").unlink()
+        assert month_of(archive)["egress_bytes"] > 0, "it counts again"
+        damaged.unlink()
+    # who keeps the lock is named, and keeps nobody
+    with open(archive.path / "month.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        mount.start()
+        error = archive.json("status")["month_error"]
+        assert str(archive.path / "month.lock") in error and f"process {os.getpid()}" in error
+        mount.umount(timeout=30)
+    (archive.path / "month.damaged").write_text("")
+    assert str(archive.path / "month.damaged") in archive.json("status")["month_error"]
+    (archive.path / "month.damaged").unlink()
     assert "month_error" not in archive.json("status")
     assert lab.ecfs("destroy", "--yes", archive.path, check=False).returncode == 0
     assert not archive.path.exists()
