@@ -135,8 +135,33 @@ static size_t take_lines (char *bytes, size_t size)
     return size;
 }
 
+static bool is_taken (const struct sockaddr *address, socklen_t size)
+{
+    int only = 1, fd = socket (address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && address->sa_family == AF_INET6)
+        (void) setsockopt (fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only); /* else it finds more taken */
+    bool taken = fd >= 0 && bind (fd, address, size) != 0 && errno == EADDRINUSE;
+    if (fd >= 0)
+        (void) close (fd); /* nothing was sent */
+    return taken;
+}
+
+/* OpenDHT is content with either, and then others do not find it at the address that they are told. */
+static in_port_t free_for_both (in_port_t port)
+{
+    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons (port)};
+    const struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons (port)};
+    if (port == 0 || (!is_taken ((const struct sockaddr *) &four, sizeof four) &&
+                      !is_taken ((const struct sockaddr *) &six, sizeof six)))
+        return port;
+    g_printerr ("UDP port %u is taken by another program: another one is used, where others do not look for it\n",
+                port);
+    return 0;
+}
+
 static void run (in_port_t port, uint32_t network)
 {
+    port = free_for_both (port);
     dht_runner_config config;
     dht_runner_config_default (&config);
     config.dht_config.node_config.network = network;

@@ -99,6 +99,19 @@ def test_a_mount_lets_go_of_what_it_was_started_with(place, nodes):
         lab.ecfs("umount", mountpoint)
 
 
+def test_a_port_that_is_taken_is_taken_for_both(place, nodes):
+    """By IPv4 alone, as a node on the other half would be looked for in vain."""
+    archive = place.archive(place.directories(), "rs:4+2", lab.AS_USERS)
+    node = nodes(dht.network_of(archive), 2)[0]
+    with socket.socket(type=socket.SOCK_DGRAM) as other:
+        other.bind(("0.0.0.0", 0))
+        taken = other.getsockname()[1]
+        archive.configure("archive", **settings(lab.free_port(), taken, f"127.0.0.1:{node.port}"))
+        mount = place.mount(archive)
+        lab.until(lambda: state(archive)["dht"]["port"] not in (0, taken), 30, "another port is used")
+        lab.until(lambda: f"UDP port {taken} is taken" in mount.text(), 10, "the log says so")
+
+
 def published(archive, path="/file", *more, check=True):
     return lab.ecfs("export", "--publish", "run-17", *more, archive.path, path, check=check)
 
