@@ -161,7 +161,6 @@ static in_port_t free_for_both (in_port_t port)
 
 static void run (in_port_t port, uint32_t network)
 {
-    port = free_for_both (port);
     dht_runner_config config;
     dht_runner_config_default (&config);
     config.dht_config.node_config.network = network;
@@ -190,6 +189,7 @@ int main (int argc, char **argv)
         g_printerr ("ecfs-locate: ecfs runs this: it takes a port, and the number of a network\n");
         return 2;
     }
+    port = free_for_both ((in_port_t) port);
     (void) ecfs_cage_enter ();        /* what comes by the network may find a way in; each part of it only helps */
     (void) signal (SIGPIPE, SIG_IGN); /* told by errno */
     questions = g_hash_table_new_full (NULL, NULL, NULL, g_free);
