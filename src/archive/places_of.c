@@ -179,8 +179,11 @@ static unsigned place_all (EcfsArchive *archive, const EcfsCodec *codec, const c
 static bool fail_placeless (const char *code, const EcfsCodec *codec, const EcfsRuled *ruled, unsigned n_allowed,
                             int why, GError **error)
 {
-    return ecfs_fail (error, why, "the rule \"%s\" leaves %u endpoints that take stripes, and the code %s needs %u",
-                      ruled->text, n_allowed, code, ecfs_codec_n (codec));
+    return ecfs_fail (
+        error, why,
+        "the rule \"%s\" leaves %u endpoints that take stripes, and the code %s needs %u: change the rule "
+        "(" ECFS_PLACES_ATTRIBUTE "), or add endpoints that it allows",
+        ruled->text, n_allowed, code, ecfs_codec_n (codec));
 }
 
 static bool check_promise (EcfsArchive *archive, const char *code, const EcfsRuled *ruled, GError **error)
