@@ -51,8 +51,20 @@ static int run_move (int argc, char **argv)
     return TOOL_DONE;
 }
 
+static int run_join (int argc, char **argv)
+{
+    GError *error = NULL;
+    const Verb verb = {"catalog join", "ARCHIVE",
+                       "Gives another machine's copy of an archive's files a name of its own", NULL};
+    (void) tool_parse (&verb, NULL, argc, argv, 1, 1);
+    if (!ecfs_join_catalog (argv[1], &error))
+        return tool_fail (verb.name, error, TOOL_FAILED);
+    printf ("%s can be mounted beside the others\n", argv[1]);
+    return TOOL_DONE;
+}
+
 int verb_catalog (const Verb *verb, int argc, char **argv)
 {
-    static const Action actions[] = {{"move", run_move}, {NULL, NULL}};
+    static const Action actions[] = {{"join", run_join}, {"move", run_move}, {NULL, NULL}};
     return tool_run_action (verb, actions, argc, argv);
 }

@@ -636,6 +636,13 @@ typedef struct EcfsMoving {
  */
 char *ecfs_move_catalog (const char *directory, const char *location, const EcfsMoving *how, GError **error);
 
+/**
+ * Makes of @directory, which has copies of ecfs.conf, catalog-place and the files of the key from another machine's
+ * archive directory, and nothing else, one of its own, so that both can be mounted for writing at once. EEXIST: it was
+ * mounted already; EINVAL: ecfs.conf does not say catalog_mounts = many, or the catalog is a file.
+ */
+bool ecfs_join_catalog (const char *directory, GError **error);
+
 /* An archive without its directory. */
 
 typedef struct EcfsRecovery {

@@ -51,9 +51,8 @@ static EcfsEndpoint *make_endpoint (EcfsArchive *self, const EcfsEndpointRow *ro
     return endpoint;
 }
 
-/* The next endpoint; @config NULL: it is in the catalog only. It counts when it is complete. */
-static bool open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const char *name,
-                           const EcfsConfigEndpoint *config, GError **error)
+bool ecfs_archive_open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const char *name,
+                                 const EcfsConfigEndpoint *config, GError **error)
 {
     size_t position = self->n_endpoints;
     EcfsEndpoint *endpoint = NULL;
@@ -80,7 +79,7 @@ static bool open_endpoints (EcfsArchive *self, GError **error)
     self->month = ecfs_month_book_new (self->directory, self->endpoints, &self->n_endpoints);
     for (guint i = 0; i < rows->len; i++) {
         const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
-        if (!open_endpoint (self, row, row->name, ecfs_config_endpoint (self->config, row->name), error))
+        if (!ecfs_archive_open_endpoint (self, row, row->name, ecfs_config_endpoint (self->config, row->name), error))
             return false;
         self->n_endpoints++;
     }
@@ -200,9 +199,15 @@ static bool check_exchanged (const EcfsArchive *self, GError **error)
                       self->directory);
 }
 
-static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
+static unsigned catalog_flags (const EcfsArchive *self, unsigned flags)
 {
-    bool for_init = gets_key || self->to_destroy;
+    bool is_member = (flags & ECFS_ARCHIVE_MEMBER) != 0 && self->config->catalog_many;
+    return self->readonly ? ECFS_CATALOG_READONLY : is_member ? ECFS_CATALOG_MEMBER : 0;
+}
+
+static bool open_parts (EcfsArchive *self, unsigned flags, GError **error)
+{
+    bool for_init = (flags & ECFS_ARCHIVE_GETS_KEY) != 0 || self->to_destroy;
     EcfsKeysFor what = self->readonly ? ECFS_KEYS_FOR_READING : for_init ? ECFS_KEYS_FOR_INIT : ECFS_KEYS_FOR_WRITING;
     if (!check_exchanged (self, error) || !open_config (self, error) ||
         (!self->readonly && !ecfs_archive_take_lock (self, error)))
@@ -210,7 +215,8 @@ static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
     g_autofree char *place = ecfs_catalog_place (self->directory, self->config, error);
     if (place == NULL)
         return false;
-    self->catalog = ecfs_catalog_open (place, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
+    self->catalog = ecfs_catalog_open (place, catalog_flags (self, flags), error);
+    atomic_store (&self->leads, self->catalog != NULL && !self->readonly && ecfs_catalog_leads (self->catalog));
     if (self->catalog != NULL)
         ecfs_catalog_set_timeout (self->catalog, self->config->catalog_timeout_us);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
@@ -267,7 +273,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
     self->pins = g_hash_table_new_full (ecfs_uuid_hash, ecfs_uuid_same, g_free, NULL);
-    if (open_parts (self, (flags & ECFS_ARCHIVE_GETS_KEY) != 0, error))
+    if (open_parts (self, flags, error))
         return self;
     ecfs_archive_close (self);
     return NULL;
@@ -294,7 +300,8 @@ static bool keep_settings (EcfsArchive *self, GError **error)
 static bool check_lineage (EcfsArchive *self, GError **error)
 {
     int64_t now_us = ecfs_now_us ();
-    self->lineage = ecfs_lineage_new (self);
+    if (self->lineage == NULL)
+        self->lineage = ecfs_lineage_new (self);
     ecfs_lineage_ask (self->lineage);
     return ecfs_lineage_await (self->lineage, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US, error);
 }
@@ -304,6 +311,30 @@ void ecfs_archive_await_session (EcfsArchive *self)
     int64_t now_us = ecfs_now_us ();
     if (self->lineage != NULL)
         ecfs_lineage_await_session (self->lineage, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US);
+}
+
+static bool settle (EcfsArchive *self, GError **error)
+{
+    return keep_settings (self, error) && ecfs_archive_settle_codes (self, error);
+}
+
+/* What is done once by who leads, before anything is stored or deleted. */
+static bool begin_leading (EcfsArchive *self, GError **error)
+{
+    return check_lineage (self, error) && ecfs_lineage_begin_session (self->lineage, error) && settle (self, error);
+}
+
+bool ecfs_archive_begin_leading (EcfsArchive *self, GError **error)
+{
+    if (!begin_leading (self, error))
+        return ecfs_prefix (error, "%s", self->directory);
+    atomic_store (&self->leads, true);
+    return true;
+}
+
+bool ecfs_archive_leads (const EcfsArchive *self)
+{
+    return atomic_load (&self->leads);
 }
 
 bool ecfs_archive_begin (EcfsArchive *self, GError **error)
@@ -316,7 +347,7 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
     if (!self->readonly) {
         ecfs_archive_sign_lock (self, NULL); /* it may have been opened before a fork */
-        if (!check_lineage (self, error))
+        if (atomic_load (&self->leads) && !check_lineage (self, error))
             return false;
         self->in_use = ecfs_in_use_begin (self->directory, error);
         if (self->in_use == NULL)
@@ -325,9 +356,10 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
         /* What would be stored is open to everybody, or under a key that ends. */
         if (self->lacks_keys || self->rotates)
             return true;
-        if (!ecfs_archive_load_codes (self, error) || !ecfs_lineage_begin_session (self->lineage, error) ||
-            !ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error) ||
-            !ecfs_archive_settle_codes (self, error))
+        if (!ecfs_archive_load_codes (self, error) ||
+            (atomic_load (&self->leads) && !ecfs_lineage_begin_session (self->lineage, error)) ||
+            !ecfs_catalog_intents_abort_all (self->catalog, error) ||
+            (atomic_load (&self->leads) && !settle (self, error)))
             return ecfs_prefix (error, "%s", self->directory);
     }
     self->commits = ecfs_workers_new ("ecfs-commit", COMMIT_THREADS);
@@ -367,7 +399,7 @@ void ecfs_archive_end (EcfsArchive *self)
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
-    ecfs_lineage_free (g_steal_pointer (&self->lineage));
+    ecfs_lineage_free (atomic_exchange (&self->lineage, NULL));
     ecfs_located_stop (self->located);
     ecfs_peers_stop (self->peers);
     ecfs_cache_stop (self->cache);
@@ -688,7 +720,7 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
     const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_by_id (self, row.id);
     if (known != NULL)
         return known->endpoint != NULL || find_again (self, known, &row, endpoint, error);
-    if (!open_endpoint (self, &row, name, endpoint, error))
+    if (!ecfs_archive_open_endpoint (self, &row, name, endpoint, error))
         return ecfs_prefix (error, "endpoint %s will be used from the next mount on", name);
     ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
     self->n_endpoints++;
@@ -729,7 +761,7 @@ static const EcfsArchiveEndpoint *put_aside (EcfsArchive *self, const char *name
 }
 
 /* As ecfs.conf has it now: it may have been added since the archive was opened. */
-static EcfsConfig *config_now (EcfsArchive *self, GError **error)
+EcfsConfig *ecfs_archive_config_now (EcfsArchive *self, GError **error)
 {
     g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
     g_autofree char *text = NULL;
@@ -746,7 +778,7 @@ static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old,
     EcfsEndpointRow row;
     g_autofree char *renamed = NULL;
     const EcfsArchiveEndpoint *old = ecfs_archive_endpoint_named (self, name, error);
-    g_autoptr (EcfsConfig) config = old == NULL ? NULL : config_now (self, error);
+    g_autoptr (EcfsConfig) config = old == NULL ? NULL : ecfs_archive_config_now (self, error);
     if (config == NULL)
         return false;
     const EcfsConfigEndpoint *section = ecfs_config_endpoint (config, name);
@@ -773,7 +805,7 @@ static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old,
     *ret_old = g_steal_pointer (&renamed);
     if (!told)
         return false;
-    if (!open_endpoint (self, &row, name, section, error))
+    if (!ecfs_archive_open_endpoint (self, &row, name, section, error))
         return ecfs_prefix (error, "endpoint %s will be used from the next mount on: then run this again", name);
     ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
     self->n_endpoints++;

@@ -9,6 +9,14 @@
 #include "key/ring.h"
 
 typedef struct EcfsRevival EcfsRevival;
+
+/** The next endpoint; @config NULL: it is in the catalog only. It counts when n_endpoints says so. With `adding` held,
+ * unless nobody else has the archive yet. */
+bool ecfs_archive_open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const char *name,
+                                 const EcfsConfigEndpoint *config, GError **error);
+/** ecfs.conf as it is now: endpoints may have been added since the archive was opened. */
+EcfsConfig *ecfs_archive_config_now (EcfsArchive *self, GError **error);
+
 struct EcfsArchive {
     char *directory;                /* absolute; immutable */
     EcfsConfig *config;             /* immutable */
@@ -19,6 +27,7 @@ struct EcfsArchive {
     GPtrArray *former_shares;       /* those before, kept until free; guarded by adding */
     bool readonly;                  /* immutable */
     bool to_destroy;                /* likewise, as the next two */
+    atomic_bool leads;              /* what is done once for all that have it mounted is for this one to do */
     bool rotates;                   /* another key is about to be active: nothing is stored under this one */
     bool lacks_keys;                /* it has some, which are lost: nothing can be stored */
     int lock_fd;                    /* -1 when readonly; immutable */
@@ -27,27 +36,27 @@ struct EcfsArchive {
      * number twice takes it once. Immutable below that. */
     EcfsArchiveEndpoint *endpoints;
     atomic_size_t n_endpoints;
-    EcfsTransferPool *transfer;        /* immutable */
-    EcfsReadLog *read_log;             /* immutable */
-    EcfsCache *cache;                  /* NULL: there is none; immutable, as the next two */
-    EcfsPeers *peers;                  /* likewise */
-    char *peers_trouble;               /* why there are none that are wanted; or NULL */
-    EcfsLocated *located;              /* immutable */
-    EcfsWorkers *commits;              /* between start and stop */
-    EcfsWorkers *streams;              /* the same for content that is still being written; NULL when readonly */
-    EcfsWorkers *puts;                 /* the same for content that is not staged; NULL when readonly */
-    EcfsLineage *lineage;              /* from start on; NULL when readonly, until it is wanted */
-    EcfsSightings *sightings;          /* immutable */
-    EcfsMonthBook *month;              /* immutable */
-    EcfsSharedReaders *shared_readers; /* immutable */
-    void *services[ECFS_N_SERVICES];   /* of the rooms above, each set by its own */
-    _Atomic int64_t read_us;           /* when content was read last */
-    atomic_uint n_storing;             /* attempts under way to store new content */
-    atomic_uint n_objects;             /* made, from any number on */
-    atomic_uint n_stripe_changes;      /* times that an object got other stripes than it had; wraps around */
-    atomic_uint n_doubts;              /* times that bytes which were read before are not to be believed any more */
-    atomic_bool stopping;              /* attempts end with ECANCELED */
-    atomic_bool knows_codes;           /* those in use are in codes */
+    EcfsTransferPool *transfer;   /* immutable */
+    EcfsReadLog *read_log;        /* immutable */
+    EcfsCache *cache;             /* NULL: there is none; immutable, as the next two */
+    EcfsPeers *peers;             /* likewise */
+    char *peers_trouble;          /* why there are none that are wanted; or NULL */
+    EcfsLocated *located;         /* immutable */
+    EcfsWorkers *commits;         /* between start and stop */
+    EcfsWorkers *streams;         /* the same for content that is still being written; NULL when readonly */
+    EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
+    EcfsLineage *_Atomic lineage; /* from start on; NULL when readonly, until it is wanted, and while others lead */
+    EcfsSightings *sightings;     /* immutable */
+    EcfsMonthBook *month;         /* immutable */
+    EcfsSharedReaders *shared_readers;       /* immutable */
+    void *_Atomic services[ECFS_N_SERVICES]; /* of the rooms above, each set by its own */
+    _Atomic int64_t read_us;                 /* when content was read last */
+    atomic_uint n_storing;                   /* attempts under way to store new content */
+    atomic_uint n_objects;                   /* made, from any number on */
+    atomic_uint n_stripe_changes;            /* times that an object got other stripes than it had; wraps around */
+    atomic_uint n_doubts;    /* times that bytes which were read before are not to be believed any more */
+    atomic_bool stopping;    /* attempts end with ECANCELED */
+    atomic_bool knows_codes; /* those in use are in codes */
 
     EcfsMutex adding;       /* one endpoint at a time; outer to the next two */
     EcfsMutex snapshotting; /* one snapshot at a time: what another takes looks superfluous to who tidies up */

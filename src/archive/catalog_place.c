@@ -46,15 +46,24 @@ bool ecfs_catalog_place_is_there (const char *directory)
     return access (catalog, F_OK) == 0 || access (place, F_OK) == 0;
 }
 
-bool ecfs_catalog_place_make (const char *directory, const EcfsConfig *config, const EcfsUuid *archive, GError **error)
+static bool write_place (const char *directory, const EcfsUuid *archive, GError **error)
 {
     g_autofree char *path = file_in (directory, ECFS_CATALOG_PLACE_NAME);
     char whose[ECFS_UUID_TEXT_SIZE], who[ECFS_UUID_TEXT_SIZE];
     EcfsUuid holder = ecfs_uuid_new ();
-    if (config->catalog == NULL || access (path, F_OK) == 0)
-        return true;
     ecfs_uuid_text (archive, whose);
     ecfs_uuid_text (&holder, who);
     g_autofree char *text = g_strdup_printf ("%s:%s\n", whose, who);
     return ecfs_replace_file (path, text, strlen (text), 0600, error);
+}
+
+bool ecfs_catalog_place_make (const char *directory, const EcfsConfig *config, const EcfsUuid *archive, GError **error)
+{
+    g_autofree char *path = file_in (directory, ECFS_CATALOG_PLACE_NAME);
+    return config->catalog == NULL || access (path, F_OK) == 0 || write_place (directory, archive, error);
+}
+
+bool ecfs_catalog_place_join (const char *directory, const EcfsUuid *archive, GError **error)
+{
+    return write_place (directory, archive, error);
 }

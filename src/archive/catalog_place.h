@@ -20,5 +20,7 @@ bool ecfs_catalog_place_is_there (const char *directory);
 /** Says in a new directory that its catalog is that of @archive, where @config has it in a database; nothing where it
  * has it in a file. One that an interrupted program began stays as it is. */
 bool ecfs_catalog_place_make (const char *directory, const EcfsConfig *config, const EcfsUuid *archive, GError **error);
+/** Says in a directory with files of another's that it is one of its own. */
+bool ecfs_catalog_place_join (const char *directory, const EcfsUuid *archive, GError **error);
 
 #endif

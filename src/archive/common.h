@@ -31,13 +31,14 @@ typedef struct EcfsSharedReaders EcfsSharedReaders;
 typedef enum EcfsService {
     ECFS_SERVICE_STAGING,
     ECFS_SERVICE_KEY,      /* between start and stop; NULL where endpoints have no shares of a key */
-    ECFS_SERVICE_JOURNAL,  /* between start and stop; NULL when readonly */
+    ECFS_SERVICE_JOURNAL,  /* between start and stop; NULL when readonly, and while another leads */
     ECFS_SERVICE_LOGS,     /* likewise */
-    ECFS_SERVICE_TOGETHER, /* likewise */
+    ECFS_SERVICE_TOGETHER, /* between start and stop; NULL when readonly */
     ECFS_SERVICE_READS,    /* likewise */
     ECFS_SERVICE_UPKEEP,   /* between start and stop; NULL when readonly and not wanted */
-    ECFS_SERVICE_REPAIR,   /* of a mount, between start and stop; NULL otherwise */
+    ECFS_SERVICE_REPAIR,   /* of a mount, between start and stop; NULL otherwise, and while another leads */
     ECFS_SERVICE_PACKING,  /* likewise */
+    ECFS_SERVICE_LEADING,  /* of a mount of a shared catalog, between start and stop; NULL otherwise */
     ECFS_SERVICE_PINNING,  /* likewise; NULL without a cache, too */
     ECFS_N_SERVICES,
 } EcfsService;
@@ -90,6 +91,13 @@ EcfsMutex *ecfs_archive_adding_lock (EcfsArchive *self);
 bool ecfs_archive_lacks_keys (const EcfsArchive *self);
 /** Whether it is open for reading only. */
 bool ecfs_archive_is_readonly (const EcfsArchive *self);
+/** Whether what is done once for an archive is for this process to do, and not for another that has it mounted, too
+ * (catalog_mounts = many): sending the journal, deleting, repairing, packing. Once true it stays so. */
+bool ecfs_archive_leads (const EcfsArchive *self);
+/** Of one that does not lead: which endpoints there are, and what they are for, as the others have it. */
+bool ecfs_archive_follow_endpoints (EcfsArchive *self, GError **error);
+/** Of one that is to lead from now on: nobody who led before has stored what this one does not know. */
+bool ecfs_archive_begin_leading (EcfsArchive *self, GError **error);
 /** Which of the endpoints it is, from 0. */
 size_t ecfs_archive_position (const EcfsArchive *self, const EcfsArchiveEndpoint *endpoint);
 
@@ -294,6 +302,8 @@ void ecfs_archive_note_journal (EcfsArchive *self, size_t position, bool lacks);
 bool ecfs_archive_has_journal (const EcfsArchiveEndpoint *endpoint);
 /** Makes the codecs of all codes in use, not only of the default: what they may lose counts from then on. */
 bool ecfs_archive_load_codes (EcfsArchive *self, GError **error);
+/** The same again, as other mounts may have begun to use some since. */
+bool ecfs_archive_look_for_codes (EcfsArchive *self, GError **error);
 /** At how many endpoints the journal has to be: one more than may vanish, as far as there are so many. */
 unsigned ecfs_archive_journal_copies (EcfsArchive *self);
 

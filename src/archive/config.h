@@ -38,6 +38,7 @@ typedef struct EcfsConfig {
     uint64_t staging_reserve;  /* bytes of the disk that staging leaves for the catalog */
     uint64_t cache_size;       /* bytes of what was read that are kept on the local disk; 0: none */
     char *catalog;             /* where PostgreSQL is that has it (catalog/pg.h); NULL: a file here; owned */
+    bool catalog_many;         /* catalog_mounts = many */
     char *cache;               /* the directory for that; NULL: in the archive directory; owned */
     char *peers;               /* a list of HOST:PORT that are asked before endpoints, and "dht"; NULL: none; owned */
     char *peer_listen;         /* ADDRESS:PORT where peers are served; NULL: none are; owned */

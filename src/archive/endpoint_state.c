@@ -90,6 +90,54 @@ void ecfs_archive_heed_distrust (EcfsArchive *self)
     ecfs_mutex_unlock (&self->adding);
 }
 
+/* One that was added elsewhere: it is used if ecfs.conf here has its section by now. */
+static bool take_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, GError **error)
+{
+    g_autoptr (EcfsConfig) config = ecfs_archive_config_now (self, error);
+    if (config == NULL)
+        return false;
+    const EcfsConfigEndpoint *section = ecfs_config_endpoint (config, row->name);
+    if (!ecfs_archive_open_endpoint (self, row, row->name, section, error))
+        return false;
+    if (section != NULL)
+        ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
+    else
+        g_warning ("%s: endpoint %s was added at another mount: add its section to " ECFS_CONFIG_NAME
+                   " here, too, and mount again",
+                   self->directory, row->name);
+    self->n_endpoints++;
+    return true;
+}
+
+static bool follow_endpoints (EcfsArchive *self, const GPtrArray *rows, GError **error)
+{
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_by_id (self, row->id);
+        if (known == NULL && row->state != ECFS_ENDPOINT_REMOVED && !take_endpoint (self, row, error))
+            return false;
+        if (known == NULL || known->state == row->state || known->state == ECFS_ENDPOINT_REMOVED)
+            continue;
+        ecfs_archive_endpoint_own (self, known)->state = row->state;
+        if (row->state == ECFS_ENDPOINT_DISTRUSTED)
+            ecfs_archive_doubt (self);
+        if (row->state == ECFS_ENDPOINT_DISTRUSTED && self->cache != NULL)
+            ecfs_cache_forget (self->cache, NULL);
+    }
+    return true;
+}
+
+bool ecfs_archive_follow_endpoints (EcfsArchive *self, GError **error)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
+    if (rows == NULL)
+        return false;
+    ecfs_mutex_lock (&self->adding);
+    bool good = follow_endpoints (self, rows, error);
+    ecfs_mutex_unlock (&self->adding);
+    return good;
+}
+
 const char *ecfs_endpoint_state_word (EcfsEndpointState state)
 {
     static const char *const words[] = {

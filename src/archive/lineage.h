@@ -45,7 +45,7 @@ void ecfs_lineage_await_session (EcfsLineage *self, int64_t deadline_us, int64_t
 /** Whether its answer is due. */
 bool ecfs_lineage_is_asking (EcfsLineage *self, size_t position);
 /** Whether journal may be stored there: it has answered, and so many others that one of them would know of anything
- * newer. */
+ * newer. NULL, of who does not lead: never; so with the next. */
 bool ecfs_lineage_may_write (EcfsLineage *self, size_t position);
 /** Whether something may be deleted there: the same, with answers of late; and with a key, of so many that an older
  * marker that some of them show can hide nothing. */

@@ -15,6 +15,8 @@ bool ecfs_lineage_is_asking (EcfsLineage *self, size_t position)
 
 bool ecfs_lineage_may_write (EcfsLineage *self, size_t position)
 {
+    if (self == NULL)
+        return false;
     ecfs_mutex_lock (&self->lock);
     bool may = ecfs_lineage_may_write_locked (self, position);
     ecfs_mutex_unlock (&self->lock);
@@ -75,6 +77,8 @@ bool ecfs_lineage_confirm (EcfsLineage *self, size_t position)
 
 bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position)
 {
+    if (self == NULL)
+        return false;
     int64_t since_us = ecfs_lineage_clock_us () - ECFS_LINEAGE_FRESH_US;
     ecfs_mutex_lock (&self->lock);
     bool may = ecfs_lineage_may_write_locked (self, position) && self->witnesses[position].known_us >= since_us &&

@@ -6,10 +6,8 @@
 #define FIRST_US (3 * G_USEC_PER_SEC) /* for endpoints to tell what they know, … */
 #define SURE_US  300000               /* … when enough have */
 
-bool ecfs_archive_load_codes (EcfsArchive *self, GError **error)
+bool ecfs_archive_look_for_codes (EcfsArchive *self, GError **error)
 {
-    if (atomic_load (&self->knows_codes))
-        return true;
     g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (self->catalog, error);
     if (codes == NULL)
         return false;
@@ -21,6 +19,11 @@ bool ecfs_archive_load_codes (EcfsArchive *self, GError **error)
     }
     atomic_store (&self->knows_codes, true);
     return true;
+}
+
+bool ecfs_archive_load_codes (EcfsArchive *self, GError **error)
+{
+    return atomic_load (&self->knows_codes) || ecfs_archive_look_for_codes (self, error);
 }
 
 unsigned ecfs_archive_journal_copies (EcfsArchive *self)

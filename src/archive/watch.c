@@ -127,7 +127,8 @@ EcfsWatch *ecfs_watch_start (EcfsArchive *archive, EcfsEvents *events)
     self->events = events;
     self->notes = load_notes (archive);
     self->ticker = ecfs_ticker_start (LOOK_US, look, self);
-    ecfs_key_watch_begin (ecfs_archive_service (archive, ECFS_SERVICE_KEY)); /* its key may be shared later */
+    if (ecfs_archive_leads (archive))
+        ecfs_key_watch_begin (ecfs_archive_service (archive, ECFS_SERVICE_KEY)); /* its key may be shared later */
     return self;
 }
 

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #define NOTE_EVERY_NS (INT64_C (60) * 1000000000) /* what a crash before a reboot can cost */
+#define TELL_EVERY_NS (INT64_C (10) * 1000000000) /* members ask as often, and are told as often */
 #define SANE_AGE      (INT64_MAX / 2)
 
 static int64_t clock_ns (clockid_t clock)
@@ -42,25 +43,61 @@ int64_t ecfs_age_since (const CatalogAge *noted, const CatalogAge *now)
     return noted->age_ns + MAX (passed_ns, 0);
 }
 
-bool ecfs_age_load (EcfsCatalog *self, GError **error)
+static bool read_age (EcfsCatalog *self, CatalogAge *ret_noted, GError **error)
 {
-    CatalogAge noted;
     uint64_t age_ns, boot_ns, real_ns;
     autoquery *query = ecfs_query (self, STMT_AGE_GET, NULL, 0, error);
     int found = ecfs_query_step (self, query, error);
     if (found < 0)
         return false;
-    if (found == 0 || !ecfs_column_bytes (query, 0, noted.boot.bytes, sizeof noted.boot.bytes) ||
+    if (found == 0 || !ecfs_column_bytes (query, 0, ret_noted->boot.bytes, sizeof ret_noted->boot.bytes) ||
         !ecfs_column_u64 (query, 1, SANE_AGE, &boot_ns) || !ecfs_column_u64 (query, 2, INT64_MAX, &real_ns) ||
         !ecfs_column_u64 (query, 3, SANE_AGE, &age_ns))
         return ecfs_bad_row (error, "age", 1, "is missing or impossible");
-    noted.boot_ns = (int64_t) boot_ns;
-    noted.real_ns = (int64_t) real_ns;
-    noted.age_ns = (int64_t) age_ns;
+    ret_noted->boot_ns = (int64_t) boot_ns;
+    ret_noted->real_ns = (int64_t) real_ns;
+    ret_noted->age_ns = (int64_t) age_ns;
+    return true;
+}
+
+bool ecfs_age_load (EcfsCatalog *self, GError **error)
+{
+    CatalogAge noted;
+    if (!read_age (self, &noted, error))
+        return false;
     CatalogAge now = {.boot = boot_id (), .boot_ns = clock_ns (CLOCK_BOOTTIME), .real_ns = clock_ns (CLOCK_REALTIME)};
     now.age_ns = ecfs_age_since (&noted, &now);
     self->age = now;
     self->noted_age_ns = is_same_boot (&noted, &now) ? noted.age_ns : INT64_MIN;
+    return true;
+}
+
+/* What another tells is as old as it may be, so that nothing that is queued here is due too early by the clock of who
+ * leads. */
+bool ecfs_age_follow (EcfsCatalog *self, GError **error)
+{
+    CatalogAge noted;
+    int64_t boot_ns = clock_ns (CLOCK_BOOTTIME);
+    if (ecfs_leads (self) || (self->followed_ns > 0 && boot_ns - self->followed_ns < TELL_EVERY_NS))
+        return true;
+    if (!read_age (self, &noted, error))
+        return false;
+    self->followed_ns = boot_ns;
+    self->age.boot_ns = boot_ns;
+    self->age.age_ns = noted.age_ns + 2 * TELL_EVERY_NS;
+    return true;
+}
+
+/* Time in which nobody led does not count. */
+bool ecfs_age_inherit (EcfsCatalog *self, GError **error)
+{
+    CatalogAge noted;
+    if (!read_age (self, &noted, error))
+        return false;
+    self->age.boot_ns = clock_ns (CLOCK_BOOTTIME);
+    self->age.real_ns = clock_ns (CLOCK_REALTIME);
+    self->age.age_ns = noted.age_ns;
+    self->noted_age_ns = INT64_MIN;
     return true;
 }
 
@@ -71,7 +108,8 @@ int64_t ecfs_age_ns (const EcfsCatalog *self)
 
 static bool is_noted (const EcfsCatalog *self)
 {
-    return self->noted_age_ns >= 0 && ecfs_age_ns (self) - self->noted_age_ns < NOTE_EVERY_NS;
+    const int64_t every_ns = self->is_member ? TELL_EVERY_NS : NOTE_EVERY_NS;
+    return !ecfs_leads (self) || (self->noted_age_ns >= 0 && ecfs_age_ns (self) - self->noted_age_ns < every_ns);
 }
 
 bool ecfs_age_note (EcfsCatalog *self, GError **error)
@@ -93,5 +131,8 @@ bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error)
 
 int64_t ecfs_catalog_age_ns (EcfsCatalog *self)
 {
-    return ecfs_age_ns (self); /* of what does not change after open, and the clock */
+    ecfs_mutex_lock (&self->lock);
+    int64_t age_ns = ecfs_age_ns (self);
+    ecfs_mutex_unlock (&self->lock);
+    return age_ns;
 }

@@ -11,5 +11,9 @@ bool ecfs_age_load (EcfsCatalog *self, GError **error);
 int64_t ecfs_age_ns (const EcfsCatalog *self);
 /** Within an operation: writes down how old the catalog is, once a minute. */
 bool ecfs_age_note (EcfsCatalog *self, GError **error);
+/** Within an operation of a member that does not lead: how old it is at most. */
+bool ecfs_age_follow (EcfsCatalog *self, GError **error);
+/** Of a member that is about to lead. */
+bool ecfs_age_inherit (EcfsCatalog *self, GError **error);
 
 #endif

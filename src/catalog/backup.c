@@ -62,8 +62,8 @@ bool ecfs_catalog_replace (const char *path, const char *by, GError **error)
 /* What others change meanwhile through the same connection, SQLite changes in the copy as well. */
 static bool copy_some (EcfsCatalog *self, sqlite3_backup *backup, int n_pages, bool *ret_done, GError **error)
 {
-    ecfs_op_enter (self);
-    bool stepped = ecfs_op_wait (self, error); /* it does not read what is not committed */
+    ecfs_op_enter (self, true);
+    bool stepped = ecfs_wait_all (self, error); /* it does not read what is not committed */
     int rc = stepped ? sqlite3_backup_step (backup, n_pages) : SQLITE_OK;
     ecfs_mutex_unlock (&self->lock);
     *ret_done = rc == SQLITE_DONE;

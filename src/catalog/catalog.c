@@ -9,6 +9,10 @@
 
 #define RETRY_US     G_USEC_PER_SEC
 #define GROUP_US     (ECFS_CATALOG_GROUP_MS * 1000)
+#define TURN_US      2000 /* others wait meanwhile */
+#define SETTLE_US    (120 * G_USEC_PER_SEC)
+#define TRIES        5 /* of an operation whose transaction is given up */
+#define PAUSE_US     (G_USEC_PER_SEC / 10)
 #define BEAT_US      (5 * G_USEC_PER_SEC)
 #define IDLE_US      (60 * G_USEC_PER_SEC)
 #define TIMEOUT_US   (30 * G_USEC_PER_SEC)
@@ -160,7 +164,11 @@ static bool heal (EcfsCatalog *self, GError **error)
     break_if_behind (self);
     if (self->broken)
         return fail_state (self, error);
-    if (!self->in_txn || self->detached || is_away (self) || in_transaction (self) || restore_txn (self, &why))
+    if (!self->in_txn || self->detached || is_away (self) || in_transaction (self))
+        return true;
+    if (self->is_member)
+        ecfs_give_up (self);
+    if (self->is_member || restore_txn (self, &why))
         return true;
     if (!self->broken)
         set_failure (self, why);
@@ -192,21 +200,57 @@ static int write_again (EcfsCatalog *self, GError **why)
     return settled;
 }
 
+/* Of a shared catalog. 1: it is committed; 0: it is given up, with *@why; -1: nobody can tell, with *@why. */
+static int commit_or_give_up (EcfsCatalog *self, GError **why)
+{
+    const DbOps *ops = self->db->ops;
+    GError *unsettled = NULL;
+    if (!self->detached && save_counters (self, why) && ops->control (self->db, STMT_COMMIT, "COMMIT", why))
+        return 1;
+    self->detached = self->detached || is_away (self);
+    int settled = !self->detached || ecfs_connect_within (self, &unsettled) ? 0 : -1;
+    if (self->detached && settled == 0)
+        settled = ops->settle (self->db, &unsettled);
+    if (settled < 0)
+        ecfs_catalog_judge (self, unsettled);
+    else if (settled == 0)
+        ecfs_give_up (self);
+    if (settled != 0)
+        g_clear_error (why);
+    if (settled < 0)
+        g_propagate_error (why, unsettled);
+    else if (settled == 0 && *why == NULL)
+        told (ecfs_fail (why, EIO, "catalog %s: the connection was lost before COMMIT", self->path));
+    self->detached = self->detached && settled < 0;
+    return settled;
+}
+
+static int commit_alone (EcfsCatalog *self, GError **why)
+{
+    int settled = reattach (self, why);
+    if (settled == 0 && !write_down (self, why))
+        settled = write_again (self, why);
+    return settled < 0 ? -1 : 1;
+}
+
 static bool commit (EcfsCatalog *self, GError **error)
 {
     if (!self->in_txn)
         return true;
-    g_autoptr (GError) why = NULL;
-    int settled = reattach (self, &why);
-    if (settled == 0 && !write_down (self, &why))
-        settled = write_again (self, &why);
+    GError *why = NULL;
+    int committed = self->is_member ? commit_or_give_up (self, &why) : commit_alone (self, &why);
     break_if_behind (self);
     if (self->broken)
-        return fail_state (self, error);
-    if (settled < 0) {
+        committed = -1;
+    if (committed < 0 && !self->broken)
         set_failure (self, why);
-        return fail_state (self, error);
+    if (committed == 0) {
+        g_propagate_error (error, why);
+        return false;
     }
+    g_clear_error (&why);
+    if (committed < 0)
+        return fail_state (self, error);
     if (self->failure != NULL)
         g_message ("catalog %s: COMMIT succeeds again, nothing was lost", self->path);
     g_clear_pointer (&self->failure, g_free);
@@ -253,7 +297,7 @@ void ecfs_read_begin (EcfsCatalog *self)
     self->has_read = false;
     self->reading =
         ecfs_control (self, STMT_BEGIN_READ, "reading it", NULL); /* without it each statement has its own */
-    if (self->readonly)
+    if (self->readonly || self->is_member)
         return;
     self->flush_at_us = ecfs_now_us () + GROUP_US;
     ecfs_cond_signal (&self->wake);
@@ -261,7 +305,7 @@ void ecfs_read_begin (EcfsCatalog *self)
 
 void ecfs_read_end (EcfsCatalog *self)
 {
-    if (self->readonly)
+    if (self->readonly || self->is_member)
         end_reading (self);
 }
 
@@ -274,7 +318,7 @@ static bool begin (EcfsCatalog *self, GError **error)
         g_propagate_error (error, why);
         return false;
     }
-    if (!load_counters (self, &self->counters, error)) {
+    if (!load_counters (self, &self->counters, error) || (self->is_member && !ecfs_age_follow (self, error))) {
         (void) ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", NULL); /* nothing was changed */
         return false;
     }
@@ -285,24 +329,27 @@ static bool begin (EcfsCatalog *self, GError **error)
 }
 
 /* Whether operations can be done: the transaction is open. */
-static bool join (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock)
+static bool join (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock)
 {
     ecfs_await_back (self);
     if (self->broken || self->failure != NULL)
         return fail_state (self, error);
     /* Under load the flusher may not get the lock in time. */
-    if (self->in_txn && ecfs_now_us () - self->begun_us > 2 * GROUP_US && !commit (self, error))
+    if (self->in_txn && ecfs_now_us () - self->begun_us > 2 * self->group_us && !commit (self, error)) {
+        op->is_lost = self->is_member && self->failure == NULL && !self->broken; /* as well as those that it had */
         return false;
+    }
     return heal (self, error) && (self->in_txn || begin (self, error));
 }
 
 bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
 {
     GError *why = NULL;
+    *op = (Op){.txn = self->txn};
     if (self->readonly)
         return ecfs_fail (error, EROFS, "catalog %s is open for reading only", self->path);
-    while (!join (self, &why)) {
-        if (self->away == NULL || self->broken || atomic_load (&self->behind) != NULL ||
+    while (!join (self, op, &why)) {
+        if (op->is_lost || self->away == NULL || self->broken || atomic_load (&self->behind) != NULL ||
             ecfs_now_us () >= self->away_us + self->timeout_us) {
             g_propagate_error (error, why);
             return false;
@@ -311,6 +358,7 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
     }
     if (!ecfs_control (self, STMT_SAVEPOINT, "SAVEPOINT", error))
         return false;
+    op->txn = self->txn;
     op->counters = self->counters;
     op->redo_size = self->op_at = self->redo->len;
     g_byte_array_set_size (self->record, 0);
@@ -353,9 +401,13 @@ static bool append_journal (EcfsCatalog *self, GError **error)
                                                       INT (now_ns), BLOB (self->record->data, self->record->len));
 }
 
-static void undo (EcfsCatalog *self, const Op *op)
+static void undo (EcfsCatalog *self, Op *op)
 {
+    op->is_lost = self->is_member && (!self->in_txn || op->txn != self->txn);
+    if (op->is_lost)
+        return;
     self->counters = op->counters;
+    self->summed = 0;
     break_if_behind (self);
     if (self->broken)
         return;
@@ -365,6 +417,11 @@ static void undo (EcfsCatalog *self, const Op *op)
     if (!is_away (self) && in_transaction (self) && ops->control (self->db, STMT_ROLLBACK_TO, "ROLLBACK TO", &why) &&
         ops->control (self->db, STMT_RELEASE, "RELEASE", &why))
         return;
+    if (self->is_member) {
+        ecfs_give_up (self);
+        op->is_lost = true;
+        return;
+    }
     if (!is_away (self) && in_transaction (self)) {
         set_broken (self, why->message);
         return;
@@ -377,26 +434,32 @@ static void undo (EcfsCatalog *self, const Op *op)
     set_failure (self, why);
 }
 
-bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error)
+bool ecfs_op_end (EcfsCatalog *self, Op *op, bool ok, GError **error)
 {
     ok = ok && append_journal (self, error) && ecfs_control (self, STMT_RELEASE, "RELEASE", error);
     self->op_at = NO_OP;
     if (!ok)
         undo (self, op);
+    if (op->is_lost)
+        return false;
     if (self->in_txn && self->redo->len == 0 &&
         self->failure == NULL) { /* nothing changed: no reason to keep others from the database */
         roll_back (self);
         self->in_txn = false;
         self->durable_txn = self->txn;
     } else if (ok && op->redo_size == 0) {
-        self->flush_at_us = self->begun_us + GROUP_US;
+        self->flush_at_us = self->begun_us + self->group_us;
         ecfs_cond_signal (&self->wake);
     }
     return ok;
 }
 
-void ecfs_op_enter (EcfsCatalog *self)
+void ecfs_op_enter (EcfsCatalog *self, bool durable)
 {
+    if (!durable && !self->is_member) {
+        ecfs_mutex_lock (&self->lock);
+        return;
+    }
     atomic_fetch_add (&self->n_entering, 1);
     ecfs_mutex_lock (&self->lock);
     atomic_fetch_sub (&self->n_entering, 1);
@@ -404,15 +467,21 @@ void ecfs_op_enter (EcfsCatalog *self)
 
 /* Whoever completes the group commits for all of it: when nobody is about to take the lock, and as many wait as the
  * last time (they tend to come again together), or GATHER_US have passed. */
-bool ecfs_op_wait (EcfsCatalog *self, GError **error)
+static bool wait_for_commit (EcfsCatalog *self, Op *op, int64_t patient_until_us, GError **error)
 {
-    uint64_t txn = self->txn;
+    uint64_t txn = op->txn;
     int64_t deadline_us = ecfs_now_us () + GATHER_US;
     bool ok = true;
     self->n_waiting++;
-    while (ok && self->durable_txn < txn) {
+    op->next = self->waiting;
+    self->waiting = op;
+    while (ok && (self->durable_txn < txn || op->is_lost)) {
         bool complete = atomic_load (&self->n_entering) == 0 && self->n_waiting >= self->last_group;
-        if (self->broken || self->failure != NULL)
+        if (op->is_lost)
+            ok = ecfs_fail (error, EIO, "catalog %s: the connection was lost, again and again", self->path);
+        else if (self->failure != NULL && !self->broken && ecfs_now_us () < patient_until_us)
+            (void) ecfs_cond_wait_until (&self->committed, &self->lock, patient_until_us); /* likewise */
+        else if (self->broken || self->failure != NULL)
             ok = fail_state (self, error);
         else if (!complete && ecfs_now_us () < deadline_us)
             (void) ecfs_cond_wait_until (&self->committed, &self->lock, deadline_us); /* the loop looks */
@@ -420,13 +489,43 @@ bool ecfs_op_wait (EcfsCatalog *self, GError **error)
             ok = commit (self, error);
     }
     self->n_waiting--;
+    Op **at = &self->waiting;
+    while (*at != op)
+        at = &(*at)->next;
+    *at = op->next;
     return ok;
+}
+
+bool ecfs_op_wait (EcfsCatalog *self, Op *op, GError **error)
+{
+    return wait_for_commit (self, op, 0, error);
+}
+
+bool ecfs_op_settle (EcfsCatalog *self, Op *op, GError **error)
+{
+    return wait_for_commit (self, op, ecfs_now_us () + SETTLE_US, error);
+}
+
+bool ecfs_wait_all (EcfsCatalog *self, GError **error)
+{
+    Op op = {.txn = self->txn};
+    return ecfs_op_wait (self, &op, error) || op.is_lost; /* what was given up is no change that was made */
+}
+
+bool ecfs_op_again (EcfsCatalog *self, const Op *op, unsigned tries, GError **error)
+{
+    if (!op->is_lost || tries >= TRIES)
+        return false;
+    if (error != NULL)
+        g_clear_error (error);
+    g_usleep (tries * PAUSE_US);
+    return true;
 }
 
 bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error)
 {
-    ecfs_op_enter (self);
-    bool ok = self->failure != NULL ? commit (self, error) : ecfs_op_wait (self, error);
+    ecfs_op_enter (self, true);
+    bool ok = self->failure != NULL ? commit (self, error) : ecfs_wait_all (self, error);
     ecfs_mutex_unlock (&self->lock);
     return ok;
 }
@@ -512,7 +611,7 @@ static bool check_snapshot (EcfsCatalog *self, GError **error)
     return good;
 }
 
-static EcfsCatalog *wrap_db (const char *path, EcfsDb *db, bool readonly)
+static EcfsCatalog *wrap_db (const char *path, EcfsDb *db, bool readonly, bool is_member)
 {
     EcfsCatalog *self = g_new0 (EcfsCatalog, 1);
     ecfs_mutex_init (&self->lock);
@@ -520,6 +619,8 @@ static EcfsCatalog *wrap_db (const char *path, EcfsDb *db, bool readonly)
     ecfs_cond_init (&self->committed);
     self->path = g_strdup (path);
     self->readonly = readonly;
+    self->is_member = is_member;
+    self->group_us = is_member ? TURN_US : GROUP_US;
     self->db = db;
     self->redo = g_byte_array_new ();
     self->record = g_byte_array_new ();
@@ -551,10 +652,11 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
     bool readonly = (flags & ECFS_CATALOG_READONLY) != 0;
     bool is_location = ecfs_pg_is_location (path);
     g_autofree char *name = is_location ? ecfs_pg_display (path) : g_strdup (path);
+    bool is_member = is_location && !readonly && (flags & ECFS_CATALOG_MEMBER) != 0;
     EcfsDb *db = is_location ? ecfs_pg_open (path, flags, error) : ecfs_sqlite_open (path, readonly, error);
     if (db == NULL)
         return NULL;
-    EcfsCatalog *self = wrap_db (name, db, readonly);
+    EcfsCatalog *self = wrap_db (name, db, readonly, is_member);
     if (!db->ops->prepare (db, error) || !check_snapshot (self, error)) {
         free_catalog (self);
         return NULL;
@@ -565,6 +667,73 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
         return NULL;
     }
     return self;
+}
+
+bool ecfs_catalog_is_shared (const EcfsCatalog *self)
+{
+    return self->is_member;
+}
+
+bool ecfs_catalog_leads (EcfsCatalog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool leads = ecfs_leads (self);
+    ecfs_mutex_unlock (&self->lock);
+    return leads;
+}
+
+static bool look_around (EcfsCatalog *self, GError **error)
+{
+    bool led = ecfs_leads (self), leads = led;
+    return self->db->ops->look_around (self->db, &leads, error) && (led || !leads || ecfs_age_inherit (self, error));
+}
+
+/* What is asked outside of transactions waits for the one that is open. */
+static bool step_aside (EcfsCatalog *self, GError **error)
+{
+    if (self->broken || self->failure != NULL)
+        return fail_state (self, error);
+    if (!commit (self, error))
+        return false;
+    end_reading (self);
+    return true;
+}
+
+/* @call is asked of the database outside of transactions. */
+#define ASIDE(self, error, call)                                                                                       \
+    ({                                                                                                                 \
+        ecfs_mutex_lock (&(self)->lock);                                                                               \
+        bool ok_ = step_aside (self, error) && (call);                                                                 \
+        ecfs_mutex_unlock (&(self)->lock);                                                                             \
+        ok_;                                                                                                           \
+    })
+
+bool ecfs_catalog_ask_leader (EcfsCatalog *self, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error)
+{
+    return ASIDE (self, error, self->db->ops->ask_leader (self->db, sequence, ret_answer, error));
+}
+
+bool ecfs_catalog_wanted (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
+{
+    return ASIDE (self, error, self->db->ops->wanted (self->db, ret_sequence, error));
+}
+
+bool ecfs_catalog_answer (EcfsCatalog *self, uint64_t sequence, const char *trouble, GError **error)
+{
+    return ASIDE (self, error, self->db->ops->answer (self->db, sequence, trouble, error));
+}
+
+bool ecfs_catalog_look_around (EcfsCatalog *self, GError **error)
+{
+    return !self->is_member || ASIDE (self, error, look_around (self, error));
+}
+
+char *ecfs_catalog_leader (EcfsCatalog *self)
+{
+    char *leader = NULL;
+    if (self->is_member)
+        (void) ASIDE (self, NULL, (leader = self->db->ops->leader (self->db)) != NULL); /* NULL says it */
+    return leader;
 }
 
 void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason)
@@ -630,7 +799,7 @@ static bool insert_all (EcfsCatalog *self, const EcfsUuid *archive, GError **err
 /* Nobody sees it before it is filled. */
 static bool fill (EcfsDb *db, const char *path, const EcfsUuid *archive, GError **error)
 {
-    EcfsCatalog *self = wrap_db (path, db, false);
+    EcfsCatalog *self = wrap_db (path, db, false, false);
     ecfs_mutex_lock (&self->lock);
     bool ok = insert_all (self, archive, error);
     ecfs_mutex_unlock (&self->lock);

@@ -63,6 +63,7 @@ typedef struct EcfsCatalog EcfsCatalog;
 typedef enum EcfsCatalogFlags {
     ECFS_CATALOG_READONLY = 1 << 0,
     ECFS_CATALOG_ARRIVING = 1 << 1, /* also one in PostgreSQL that nobody may use yet */
+    ECFS_CATALOG_MEMBER = 1 << 2,   /* others who say so may have it open for writing, too; of PostgreSQL only */
 } EcfsCatalogFlags;
 
 /** Makes a new catalog (EEXIST when there is one) with a root directory owned by the caller, mode 0755. @path is a
@@ -70,8 +71,32 @@ typedef enum EcfsCatalogFlags {
 bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **error);
 
 /** Opens it, migrating older versions unless read-only. Refuses files on NFS (SQLite's WAL does not work there). In
- * PostgreSQL one process at a time may have it open for writing: EBUSY. */
+ * PostgreSQL one process at a time may have it open for writing, unless all are members: EBUSY. */
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error);
+
+/** Whether others may change it, too, while it is open here. */
+bool ecfs_catalog_is_shared (const EcfsCatalog *self);
+/** Whether what is done once for the archive, and not in each process that has it open, is for this one to do. One that
+ * does not lead may come to do so, in ecfs_catalog_look_around (), and then leads for as long as it is alive. */
+bool ecfs_catalog_leads (EcfsCatalog *self);
+/** To be called every few seconds for a shared catalog: finds out which members are dead, and whether any leads. */
+bool ecfs_catalog_look_around (EcfsCatalog *self, GError **error);
+
+/* What who leads says of the journal. */
+typedef struct EcfsLeaderAnswer {
+    uint64_t stored; /* it is where it has to be up to this record */
+    uint64_t tries;  /* to store it */
+    char *trouble;   /* why the last came to nothing, g_free (); NULL: it did not */
+} EcfsLeaderAnswer;
+
+/** Of a member that does not lead: it wants the journal stored up to @sequence. To be asked again and again. */
+bool ecfs_catalog_ask_leader (EcfsCatalog *self, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error);
+/** Up to where others want it stored that it is not; 0: all is. */
+bool ecfs_catalog_wanted (EcfsCatalog *self, uint64_t *ret_sequence, GError **error);
+/** It is stored up to @sequence, or, with @trouble, a try to do that came to nothing. */
+bool ecfs_catalog_answer (EcfsCatalog *self, uint64_t sequence, const char *trouble, GError **error);
+/** Who leads, for people; NULL: nobody does, or nobody can tell. g_free () */
+char *ecfs_catalog_leader (EcfsCatalog *self);
 
 /** From now on every change that would go into the journal fails with EROFS and @reason; the first call counts. */
 void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);

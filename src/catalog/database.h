@@ -10,6 +10,7 @@
 #include "util/error.h"
 
 typedef struct EcfsDb EcfsDb;
+typedef struct EcfsLeaderAnswer EcfsLeaderAnswer;
 
 typedef struct DbOps {
     /* Prepares all statements: the tables are what this version expects. */
@@ -35,6 +36,15 @@ typedef struct DbOps {
     bool (*reconnect) (EcfsDb *db, GError **error);
     int (*settle) (EcfsDb *db, GError **error);
     bool (*beat) (EcfsDb *db, GError **error);
+    /* Of a database that several processes write; NULL: there is one. Finds out, while no transaction is open, whether
+     * others are dead, and whether this one leads; whether it did when it looked last. */
+    bool (*look_around) (EcfsDb *db, bool *ret_leads, GError **error);
+    bool (*leads) (EcfsDb *db);
+    /* What members want of who leads, likewise. */
+    bool (*ask_leader) (EcfsDb *db, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error);
+    bool (*wanted) (EcfsDb *db, uint64_t *ret_sequence, GError **error);
+    bool (*answer) (EcfsDb *db, uint64_t sequence, const char *trouble, GError **error);
+    char *(*leader) (EcfsDb *db);
     bool is_sqlite;
     void (*close) (EcfsDb *db);
 } DbOps;

@@ -22,6 +22,9 @@
  * the statement that notices it makes it again from redo, for some seconds (revive.c); then the transaction is failing
  * and detached. Where it is lost during COMMIT, the database is asked whether that took effect before anything else.
  * There a replay that fails is tried again, too: it breaks only when another process has taken the archive over.
+ *
+ * What others change, too (a member), is never made again from redo, which may not fit any more: the transaction is
+ * given up, and its operations begin anew. So nobody is told of one before it is committed.
  */
 #ifndef ECFS_CATALOG_DB_H
 #define ECFS_CATALOG_DB_H
@@ -55,20 +58,25 @@ typedef struct CatalogAge {
     int64_t age_ns;
 } CatalogAge;
 
+struct Op;
+
 struct EcfsCatalog {
     EcfsMutex lock;
     atomic_uint n_entering; /* durable callers that are about to take the lock; atomic */
     /* immutable after open */
     char *path;
     bool readonly;
+    bool is_member;   /* others may change it, too */
+    int64_t group_us; /* how long operations share a transaction */
     EcfsUuid archive;
     uint32_t epoch; /* changed by restore.c only, before anybody else has the catalog */
-    CatalogAge age; /* when it was opened */
     pthread_t flusher;
     /* guarded by lock */
     EcfsDb *db;           /* owned */
+    CatalogAge age;       /* when it was opened; of a member that does not lead, when it was told last */
     Counters counters;    /* valid in open and failing */
     int64_t noted_age_ns; /* in the database; negative: noted in another boot */
+    int64_t followed_ns;  /* when the age was read last, since the boot; 0: never */
     unsigned n_marks_removed;
     int64_t deleted_us;   /* by ecfs_now_us (): when a deletion ended last, or at the latest */
     GHashTable *lost;     /* numbers of files that lost content lately; NULL: none did; … */
@@ -86,6 +94,7 @@ struct EcfsCatalog {
     bool reading;         /* a read transaction is open; never with in_txn */
     bool has_read;        /* something was read in it; valid with reading */
     unsigned n_waiting;   /* durable callers whose change is made */
+    struct Op *waiting;   /* their operations, of a shared catalog */
     unsigned last_group;  /* n_waiting at the last COMMIT */
     int64_t begun_us;
     int64_t beat_at_us;                                /* when the next sign of life is due */
@@ -114,6 +123,9 @@ struct EcfsCatalog {
 typedef struct Op {
     Counters counters;
     guint redo_size;
+    uint64_t txn;    /* that it is part of */
+    bool is_lost;    /* of a shared catalog: that was given up, and nothing of it is left */
+    struct Op *next; /* in waiting */
 } Op;
 
 /** What the counters say now, within an operation or a read. */
@@ -122,34 +134,52 @@ bool ecfs_counters_read (EcfsCatalog *self, uint64_t *ret_next_ino, uint64_t *re
 /** The sum of the last record, within an operation or a read; zeros: there is none. */
 bool ecfs_last_sum (EcfsCatalog *self, uint64_t sequence, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES], GError **error);
 
+/** Whether there may be other members. */
+static inline bool ecfs_is_member (const EcfsCatalog *self)
+{
+    return self->is_member;
+}
+
+/** Whether this process does what is done once for all. */
+static inline bool ecfs_leads (const EcfsCatalog *self)
+{
+    return self->db->ops->leads == NULL || self->db->ops->leads (self->db);
+}
+
 bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
 /** Keeps (@ok) or undoes what was done since op_begin; appends its journal record. Returns @ok unless that fails. */
-bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error) ECFS_REQUIRES (self->lock);
+bool ecfs_op_end (EcfsCatalog *self, Op *op, bool ok, GError **error) ECFS_REQUIRES (self->lock);
 /** Returns when all changes up to now are on disk. */
-bool ecfs_op_wait (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock);
+bool ecfs_op_wait (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
+/** The same, but while nobody can tell whether a shared catalog has taken the change it waits for minutes. */
+bool ecfs_op_settle (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
+/** As ecfs_op_wait () without an operation of one's own. */
+bool ecfs_wait_all (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock);
+/** Whether an operation that failed is to be done again from its beginning, as the @tries before were undone with what
+ * others had changed meanwhile. Then *@error is cleared. */
+bool ecfs_op_again (EcfsCatalog *self, const Op *op, unsigned tries, GError **error);
 /** A snapshot for the reads of the next moment. */
 void ecfs_read_begin (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
 void ecfs_read_end (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
-void ecfs_op_enter (EcfsCatalog *self) ECFS_TSA (acquire_capability (self->lock));
+void ecfs_op_enter (EcfsCatalog *self, bool durable) ECFS_TSA (acquire_capability (self->lock));
 
-/* An operation whose steps are @call, a bool expression that sets @error. */
-#define CHANGE(self, error, call)                                                                                      \
+/* An operation whose steps are @call, a bool expression that sets @error. It is evaluated again where the catalog is
+ * shared, and what it did was undone; there nobody is told of a change that is not committed. */
+#define CHANGE_AS(self, error, durable, call)                                                                          \
     ({                                                                                                                 \
         Op op_;                                                                                                        \
-        ecfs_mutex_lock (&(self)->lock);                                                                               \
-        bool ok_ = ecfs_op_begin (self, &op_, error) && ecfs_op_end (self, &op_, (call), error);                       \
-        ecfs_mutex_unlock (&(self)->lock);                                                                             \
+        bool ok_;                                                                                                      \
+        unsigned tries_ = 0;                                                                                           \
+        do {                                                                                                           \
+            ecfs_op_enter (self, durable);                                                                             \
+            ok_ = ecfs_op_begin (self, &op_, error) && ecfs_op_end (self, &op_, (call), error) &&                      \
+                  (!(durable || ecfs_is_member (self)) || ecfs_op_wait (self, &op_, error));                           \
+            ecfs_mutex_unlock (&(self)->lock);                                                                         \
+        } while (!ok_ && ecfs_op_again (self, &op_, tries_++, error));                                                 \
         ok_;                                                                                                           \
     })
-#define CHANGE_DURABLE(self, error, call)                                                                              \
-    ({                                                                                                                 \
-        Op op_;                                                                                                        \
-        ecfs_op_enter (self);                                                                                          \
-        bool ok_ = ecfs_op_begin (self, &op_, error) && ecfs_op_end (self, &op_, (call), error) &&                     \
-                   ecfs_op_wait (self, error);                                                                         \
-        ecfs_mutex_unlock (&(self)->lock);                                                                             \
-        ok_;                                                                                                           \
-    })
+#define CHANGE(self, error, call)         CHANGE_AS (self, error, false, call)
+#define CHANGE_DURABLE(self, error, call) CHANGE_AS (self, error, true, call)
 #define READ(self, call)                                                                                               \
     ({                                                                                                                 \
         ecfs_mutex_lock (&(self)->lock);                                                                               \
@@ -178,6 +208,9 @@ bool ecfs_fail_detached (const EcfsCatalog *self, GError **error) __attribute__ 
  * was changed since BEGIN, so that the statement can be run again. Then *@error is cleared. */
 bool ecfs_revive (EcfsCatalog *self, GError **error);
 
+/** Of a shared catalog: what was begun is undone, as others may have changed what it was made of. Whoever is to be told
+ * of it begins anew. */
+void ecfs_give_up (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
 /** Connects within some seconds; when the last attempt failed, once, and not twice in a second. */
 bool ecfs_connect_within (EcfsCatalog *self, GError **error);
 /** Notes in `behind` an error that nothing mends, as the database is not the one that it was (ESTALE): the next

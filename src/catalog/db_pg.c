@@ -13,6 +13,7 @@
 #define PART       1000 /* rows of a cursor that are read at once */
 #define MAX_VALUES 17
 #define TRIES      3 /* to wait for a standby */
+#define N_WAITING  4 /* texts that may wait to be sent */
 
 typedef struct PgQuery {
     EcfsQuery base;
@@ -140,16 +141,18 @@ static const void *bytes (EcfsQuery *query, int column)
 /* Sending */
 
 /* What waits to be sent before the next statement. */
-static size_t take_waiting (Pg *self, const char *texts[3])
+static size_t take_waiting (Pg *self, const char *texts[N_WAITING])
 {
     size_t n = 0;
+    if (self->end_read)
+        texts[n++] = self->statements[STMT_ROLLBACK].sql;
     if (self->begin_read)
         texts[n++] = self->statements[STMT_BEGIN_READ].sql;
     if (self->release)
         texts[n++] = self->statements[STMT_RELEASE].sql;
     if (self->savepoint)
         texts[n++] = self->statements[STMT_SAVEPOINT].sql;
-    self->begin_read = self->release = self->savepoint = false;
+    self->end_read = self->begin_read = self->release = self->savepoint = false;
     return n;
 }
 
@@ -208,7 +211,7 @@ static PGresult *send_with (Pg *self, const char *const *texts, size_t n_texts, 
 static PGresult *execute (Pg *self, StatementId id, const Parameters *with)
 {
     char name[16];
-    const char *texts[3];
+    const char *texts[N_WAITING];
     size_t n_texts = take_waiting (self, texts);
     if (n_texts > 0)
         return send_with (self, texts, n_texts, id, with);
@@ -227,7 +230,8 @@ static bool fail_statement (const Pg *self, const PGresult *result, StatementId 
 /* Also in one that a failed statement has ended. */
 static bool is_in_transaction (const Pg *self)
 {
-    return self->begin_read || (!ecfs_pg_is_away (self) && PQtransactionStatus (self->conn) != PQTRANS_IDLE);
+    return self->begin_read ||
+           (!self->end_read && !ecfs_pg_is_away (self) && PQtransactionStatus (self->conn) != PQTRANS_IDLE);
 }
 
 static bool roll_back (Pg *self, const char *what, GError **error)
@@ -235,6 +239,10 @@ static bool roll_back (Pg *self, const char *what, GError **error)
     bool nothing = self->begin_read || !is_in_transaction (self);
     self->begin_read = self->savepoint = self->release = false;
     self->n_begun++;
+    if (!nothing && self->is_member && self->reading) { /* it goes with the statement behind it */
+        self->end_read = true;
+        return true;
+    }
     if (nothing || ecfs_pg_run_sql (self, "ROLLBACK", what, NULL, error))
         return true;
     if (!ecfs_pg_is_away (self))
@@ -274,7 +282,7 @@ static const char *const pg_sql[] = {ECFS_STATEMENTS (PG_SQL_X, PG_SQL_Y)};
 static void translate (Pg *self)
 {
     for (int i = 0; i < N_STATEMENTS; i++) {
-        g_autofree char *sql = ecfs_pg_dialect (pg_sql[i], self->schema);
+        g_autofree char *sql = ecfs_pg_dialect (pg_sql[i], self->schema, self->member);
         self->statements[i].sql = g_strconcat (sql, gives_id (pg_sql[i]) ? " RETURNING id" : NULL, NULL);
     }
 }
@@ -442,6 +450,14 @@ static bool control (EcfsDb *db, StatementId id, const char *what, GError **erro
     }
 }
 
+bool ecfs_pg_end_read (Pg *self, GError **error)
+{
+    if (!self->end_read)
+        return true;
+    self->end_read = false;
+    return ecfs_pg_run_sql (self, self->statements[STMT_ROLLBACK].sql, "reading", NULL, error);
+}
+
 static uint64_t changes (EcfsDb *db)
 {
     return ((Pg *) db)->changes;
@@ -538,7 +554,7 @@ static PGresult *declare (Pg *self, StatementId id, const Parameters *with, PgQu
 
 static bool send_waiting (Pg *self, GError **error)
 {
-    const char *texts[3];
+    const char *texts[N_WAITING];
     size_t n = take_waiting (self, texts);
     for (size_t i = 0; i < n; i++)
         if (!ecfs_pg_run_sql (self, texts[i], "reading", NULL, error))
@@ -572,7 +588,7 @@ static EcfsQuery *query (EcfsDb *db, StatementId id, const Value *values, size_t
 static EcfsQuery *ask (EcfsDb *db, const char *sql, GError **error)
 {
     Pg *self = (Pg *) db;
-    g_autofree char *own = ecfs_pg_dialect (sql, self->schema);
+    g_autofree char *own = ecfs_pg_dialect (sql, self->schema, self->member);
     PgQuery *query = new_query (self);
     bool good = send_waiting (self, error);
     query->rows = good ? PQexecParams (self->conn, own, 0, NULL, NULL, NULL, NULL, 1) : NULL;
@@ -601,6 +617,39 @@ static bool beat (EcfsDb *db, GError **error)
     return reconnect (db, error) && ecfs_pg_beat ((Pg *) db, error);
 }
 
+static bool look_around (EcfsDb *db, bool *ret_leads, GError **error)
+{
+    Pg *self = (Pg *) db;
+    bool good = reconnect (db, error) && ecfs_pg_look_around (self, error);
+    *ret_leads = self->leads;
+    return good;
+}
+
+static bool ask_leader (EcfsDb *db, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error)
+{
+    return reconnect (db, error) && ecfs_pg_ask_leader ((Pg *) db, sequence, ret_answer, error);
+}
+
+static bool wanted (EcfsDb *db, uint64_t *ret_sequence, GError **error)
+{
+    return reconnect (db, error) && ecfs_pg_wanted ((Pg *) db, ret_sequence, error);
+}
+
+static bool answer (EcfsDb *db, uint64_t sequence, const char *trouble, GError **error)
+{
+    return reconnect (db, error) && ecfs_pg_answer ((Pg *) db, sequence, trouble, error);
+}
+
+static char *leader (EcfsDb *db)
+{
+    return reconnect (db, NULL) ? ecfs_pg_leader ((Pg *) db) : NULL;
+}
+
+static bool leads (EcfsDb *db)
+{
+    return ((Pg *) db)->leads;
+}
+
 static void close_db (EcfsDb *db)
 {
     Pg *self = (Pg *) db;
@@ -621,6 +670,12 @@ static const DbOps db_ops = {.prepare = prepare,
                              .reconnect = reconnect,
                              .settle = settle,
                              .beat = beat,
+                             .look_around = look_around,
+                             .leads = leads,
+                             .ask_leader = ask_leader,
+                             .wanted = wanted,
+                             .answer = answer,
+                             .leader = leader,
                              .close = close_db};
 
 EcfsDb *ecfs_pg_wrap (Pg *self)

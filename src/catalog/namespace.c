@@ -358,20 +358,20 @@ bool ecfs_catalog_drop (EcfsCatalog *self, uint64_t ino, GError **error)
     return CHANGE (self, error, ecfs_inode_drop (self, ino, error));
 }
 
-static int list_orphans (EcfsCatalog *self, uint64_t *inos, int max, GError **error)
+static int list_orphans (EcfsCatalog *self, int64_t until_ns, uint64_t *inos, int max, GError **error)
 {
-    autoquery *query = QUERY (self, INODE_ORPHANS, error, INT (max));
+    autoquery *query = QUERY (self, INODE_ORPHANS, error, INT (until_ns), INT (max));
     int n = 0, found;
     while ((found = ecfs_query_step (self, query, error)) == 1)
         inos[n++] = (uint64_t) ecfs_column_number (query, 0);
     return found < 0 ? -1 : n;
 }
 
-bool ecfs_catalog_drop_orphans (EcfsCatalog *self, GError **error)
+bool ecfs_catalog_drop_orphans (EcfsCatalog *self, int64_t until_ns, GError **error)
 {
     uint64_t inos[64];
     int n;
-    while ((n = READ (self, list_orphans (self, inos, G_N_ELEMENTS (inos), error))) > 0)
+    while ((n = READ (self, list_orphans (self, until_ns, inos, G_N_ELEMENTS (inos), error))) > 0)
         for (int i = 0; i < n; i++)
             if (!ecfs_catalog_drop (self, inos[i], error))
                 return false;

@@ -112,8 +112,9 @@ char *ecfs_catalog_readlink (EcfsCatalog *self, uint64_t ino, GError **error);
  */
 bool ecfs_catalog_drop (EcfsCatalog *self, uint64_t ino, GError **error);
 
-/** Drops every inode with nlink 0: at mount, when nothing is open. */
-bool ecfs_catalog_drop_orphans (EcfsCatalog *self, GError **error);
+/** Drops every inode with nlink 0 that has changed last at @until_ns or before: what nothing has open. INT64_MAX: at
+ * mount, when nothing is. */
+bool ecfs_catalog_drop_orphans (EcfsCatalog *self, int64_t until_ns, GError **error);
 
 /* Directories and paths */
 

@@ -436,24 +436,48 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
             ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
 }
 
-static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, GError **error) ECFS_REQUIRES (self->lock)
+static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, Op *op, GError **error)
+    ECFS_REQUIRES (self->lock)
 {
-    Op op;
-    bool made = check_publish (publish, error) && ecfs_op_begin (self, &op, error) &&
-                ecfs_op_end (self, &op, publish_all (self, publish, error), error);
-    if (made && publish->made != NULL)
+    *op = (Op){.is_lost = false};
+    bool made = check_publish (publish, error) && ecfs_op_begin (self, op, error) &&
+                ecfs_op_end (self, op, publish_all (self, publish, error), error);
+    if (made && publish->made != NULL && !ecfs_is_member (self))
         publish->made (publish->user);
     return made;
+}
+
+/* Of a shared catalog it is made when it is committed. */
+static bool publish_shared (EcfsCatalog *self, const EcfsPublish *publish, GError **error)
+{
+    Op op;
+    bool durable;
+    unsigned tries = 0;
+    do {
+        ecfs_op_enter (self, true);
+        bool made = make_public (self, publish, &op, error);
+        durable = made && ecfs_op_settle (self, &op, error); /* whoever is told that it failed stores it again */
+        if (durable && publish->made != NULL)
+            publish->made (publish->user);
+        ecfs_mutex_unlock (&self->lock);
+    } while (!durable && ecfs_op_again (self, &op, tries++, error));
+    return durable;
 }
 
 bool ecfs_catalog_publish_some (EcfsCatalog *self, const EcfsPublish *publishes, size_t n, GError **ret_errors,
                                 bool *ret_kept, GError **error)
 {
     bool any = false;
-    ecfs_op_enter (self);
+    Op op;
+    *ret_kept = false;
+    for (size_t i = 0; i < n && ecfs_is_member (self); i++)
+        (void) publish_shared (self, &publishes[i], &ret_errors[i]); /* they say it */
+    if (ecfs_is_member (self))
+        return true;
+    ecfs_op_enter (self, true);
     for (size_t i = 0; i < n; i++)
-        any = make_public (self, &publishes[i], &ret_errors[i]) || any;
-    bool durable = !any || ecfs_op_wait (self, error);
+        any = make_public (self, &publishes[i], &op, &ret_errors[i]) || any;
+    bool durable = !any || ecfs_wait_all (self, error);
     *ret_kept = any && !durable && !self->broken;
     ecfs_mutex_unlock (&self->lock);
     return durable;
@@ -461,13 +485,17 @@ bool ecfs_catalog_publish_some (EcfsCatalog *self, const EcfsPublish *publishes,
 
 bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error)
 {
-    if (ret_kept != NULL)
-        *ret_kept = false;
-    ecfs_op_enter (self);
-    bool made = make_public (self, publish, error);
-    bool durable = made && ecfs_op_wait (self, error);
-    if (ret_kept != NULL)
-        *ret_kept = made && !durable && !self->broken;
+    Op op;
+    bool kept = false;
+    if (ret_kept == NULL)
+        ret_kept = &kept;
+    *ret_kept = false;
+    if (ecfs_is_member (self))
+        return publish_shared (self, publish, error);
+    ecfs_op_enter (self, true);
+    bool made = make_public (self, publish, &op, error);
+    bool durable = made && ecfs_op_wait (self, &op, error);
+    *ret_kept = made && !durable && !self->broken;
     ecfs_mutex_unlock (&self->lock);
     return durable;
 }

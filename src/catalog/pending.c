@@ -348,22 +348,32 @@ bool ecfs_catalog_intent_abort (EcfsCatalog *self, int64_t intent, GError **erro
     return CHANGE (self, error, abort_intent (self, intent, error));
 }
 
-static int list_intents (EcfsCatalog *self, int64_t *ids, int max, GError **error)
+static int list_intents (EcfsCatalog *self, StatementId list, int64_t *ids, int max, GError **error)
 {
-    autoquery *query = QUERY (self, INTENT_LIST, error, INT (max));
+    autoquery *query = ecfs_query (self, list, VALUES (INT (max)), error);
     int n = 0, found;
     while ((found = ecfs_query_step (self, query, error)) == 1)
         ids[n++] = ecfs_column_number (query, 0);
     return found < 0 ? -1 : n;
 }
 
-bool ecfs_catalog_intents_abort_all (EcfsCatalog *self, GError **error)
+static bool abort_listed (EcfsCatalog *self, StatementId list, GError **error)
 {
     int64_t ids[64];
     int n;
-    while ((n = READ (self, list_intents (self, ids, G_N_ELEMENTS (ids), error))) > 0)
+    while ((n = READ (self, list_intents (self, list, ids, G_N_ELEMENTS (ids), error))) > 0)
         for (int i = 0; i < n; i++)
             if (!ecfs_catalog_intent_abort (self, ids[i], error))
                 return false;
     return n == 0;
+}
+
+bool ecfs_catalog_intents_abort_all (EcfsCatalog *self, GError **error)
+{
+    return abort_listed (self, STMT_INTENT_LIST, error);
+}
+
+bool ecfs_catalog_intents_abort_dead (EcfsCatalog *self, GError **error)
+{
+    return abort_listed (self, STMT_INTENT_LIST_DEAD, error);
 }

@@ -1,6 +1,7 @@
 /*
  * PostgreSQL as the database of a catalog (database.h): a schema for each archive in a database that others keep. One
- * process at a time has it open for writing. Built only with libpq; without it every function fails and says so.
+ * process at a time has it open for writing, or several who know of each other (pg_members.c). Built only with libpq;
+ * without it every function fails and says so.
  *
  * A location is what libpq connects by (postgresql://… or service=…), '#', the archive's UUID, and, behind ':', the
  * UUID of who opens it: whoever comes again with the same one needs not wait for the end of the former.
@@ -22,9 +23,9 @@ bool ecfs_pg_check_location (const char *text, GError **error);
 /** "postgresql://host/name" without what is secret; g_free (). */
 char *ecfs_pg_display (const char *location);
 
-/** Connects and, unless @flags (EcfsCatalogFlags) say that it is only read, takes the archive; waits while it cannot
- * tell whether another process is alive. EBUSY: one is; ESTALE: it was moved elsewhere; EAGAIN: it was not moved there
- * to the end. */
+/** Connects and, unless @flags (EcfsCatalogFlags) say that it is only read, takes the archive, as one of several or
+ * alone; waits while it cannot tell whether another process is alive. EBUSY: one is; ESTALE: it was moved elsewhere;
+ * EAGAIN: it was not moved there to the end. */
 EcfsDb *ecfs_pg_open (const char *location, unsigned flags, GError **error);
 /** Makes the schema of an archive, which @fill gets to fill and to close. EEXIST: there is one. */
 bool ecfs_pg_create (const char *location,

@@ -104,6 +104,7 @@ void ecfs_pg_free (Pg *self)
         g_free (self->statements[i].types);
     }
     PQfinish (self->conn); /* NULL is accepted */
+    g_clear_pointer (&self->sights, g_hash_table_unref);
     g_free (self->conninfo);
     g_free (self->name);
     g_free (self->schema);
@@ -263,7 +264,7 @@ bool ecfs_pg_connect (Pg *self, GError **error)
     if (!ecfs_pg_is_away (self))
         return true;
     ecfs_pg_hang_up (self);
-    self->begin_read = self->savepoint = self->release = self->prepared = false;
+    self->end_read = self->begin_read = self->savepoint = self->release = self->prepared = false;
     self->n_begun++;
     self->conn = begin_connection (self);
     if (PQstatus (self->conn) != CONNECTION_OK) {

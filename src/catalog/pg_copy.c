@@ -189,6 +189,7 @@ Pg *ecfs_pg_twin (const Pg *self)
     twin->schema = g_strdup (self->schema);
     twin->readonly = true;
     twin->session = g_strdup (self->session);
+    twin->member = self->member;
     twin->taken_at = self->taken_at;
     twin->committed = self->committed;
     return twin;

@@ -4,6 +4,7 @@
 typedef struct Reader {
     const char *at;
     const char *schema;
+    int64_t member;
     GString *out;
     int n_parameters; /* so far, of those without a number */
     bool of_index;    /* it makes an index, whose table is behind ON */
@@ -84,6 +85,8 @@ static void take_word (Reader *self)
             skip_spaces (self);
             self->at += word_length (self->at);
         }
+    } else if (word_is (word, n, "MINE")) {
+        g_string_append_printf (self->out, "%" G_GINT64_FORMAT, self->member);
     } else if (word_is (word, n, "CROSS")) { /* which orders the tables, and has a condition */
         skip_spaces (self);
     } else {
@@ -102,10 +105,11 @@ static void take_text (Reader *self)
     self->at += n;
 }
 
-char *ecfs_pg_dialect (const char *sql, const char *schema)
+char *ecfs_pg_dialect (const char *sql, const char *schema, int64_t member)
 {
     Reader self = {.at = sql,
                    .schema = schema,
+                   .member = member,
                    .out = g_string_new (NULL),
                    .of_index = g_str_has_prefix (sql, "CREATE "),
                    .drops = g_str_has_prefix (sql, "DROP ")};

@@ -21,25 +21,31 @@ typedef struct PgStatement {
 typedef struct Pg {
     EcfsDb base;
     char *conninfo;
-    char *name;   /* for messages: without what is secret */
-    char *schema; /* quoted where it is used: "ecfs_" and the archive's UUID in hex */
-    EcfsUuid holder;
+    char *name;      /* for messages: without what is secret */
+    char *schema;    /* quoted where it is used: "ecfs_" and the archive's UUID in hex */
+    EcfsUuid holder; /* whose the archive directory is */
     bool readonly;
-    bool is_asked, is_verified;          /* whether the server's certificate is to be looked at */
-    bool arriving;                       /* it may be one that nobody uses yet */
-    bool sets_aside;                     /* what is there is renamed where tables are made */
-    PGconn *conn;                        /* NULL: not connected */
-    bool prepared;                       /* its statements are known to it */
-    char *session;                       /* of this opening, while it holds the archive; NULL: it does not */
-    uint64_t taken_at;                   /* the number of signs of life when it took it; they never become fewer */
-    bool is_behind;                      /* it is not the database that it was: nothing may be changed, but read */
-    uint64_t txn;                        /* number of the last transaction begun in the session */
-    uint64_t committed;                  /* of the last that is known to be committed */
-    unsigned n_begun;                    /* changes when a transaction, and so its cursors, may have ended */
-    bool reading;                        /* its transaction, if there is one, only reads */
-    bool unsettled;                      /* the connection went during its COMMIT */
-    bool begin_read, savepoint, release; /* to be sent before the next statement, in this order: release last made */
-    bool is_warned;                      /* since this was false, the server has warned of something */
+    bool is_asked, is_verified; /* whether the server's certificate is to be looked at */
+    bool arriving;              /* it may be one that nobody uses yet */
+    bool sets_aside;            /* what is there is renamed where tables are made */
+    bool is_member;             /* it has the archive open as one of several, if for writing */
+    bool leads;
+    int64_t member;     /* its row in members; 0: none yet */
+    PGconn *conn;       /* NULL: not connected */
+    bool prepared;      /* its statements are known to it */
+    char *session;      /* of this opening, while it holds the archive; NULL: it does not */
+    uint64_t taken_at;  /* the number of signs of life when it took it; they never become fewer */
+    bool is_behind;     /* it is not the database that it was: nothing may be changed, but read */
+    uint64_t txn;       /* number of the last transaction begun in the session */
+    uint64_t committed; /* of the last that is known to be committed */
+    unsigned n_begun;   /* changes when a transaction, and so its cursors, may have ended */
+    bool reading;       /* its transaction, if there is one, only reads */
+    bool unsettled;     /* the connection went during its COMMIT */
+    bool is_warned;     /* since this was false, the server has warned of something */
+    /* To be sent before the next statement, in this order: the end of a read; release last made. */
+    bool end_read, begin_read, savepoint, release;
+    GHashTable *sights; /* session of each other member → what it showed last; NULL: nobody looked */
+    int64_t looked_us;  /* when that was */
     uint64_t changes;
     int64_t inserted;
     unsigned n_cursors;
@@ -67,12 +73,23 @@ PGresult *ecfs_pg_ask_sql (Pg *self, const char *sql, const char *what, GError *
 #define autoresult __attribute__ ((cleanup (ecfs_pg_clear))) PGresult
 void ecfs_pg_clear (PGresult **result);
 
-/** Takes the archive for this process; see pg_holder.c. */
+/** Enters among those who have the archive open for writing; see pg_members.c. */
 bool ecfs_pg_take (Pg *self, GError **error);
 void ecfs_pg_leave (Pg *self);
+/** As who this archive directory has it open, for one that only reads. */
+bool ecfs_pg_find_member (Pg *self, GError **error);
+/** To be called every few seconds: takes others for dead that are silent, and leads where nobody does. */
+bool ecfs_pg_look_around (Pg *self, GError **error);
 /** A sign of life. */
 bool ecfs_pg_beat (Pg *self, GError **error);
-/** BEGIN for writing, in which this process surely holds the archive. */
+/** What members and who leads say to each other (catalog.h). */
+bool ecfs_pg_ask_leader (Pg *self, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error);
+bool ecfs_pg_wanted (Pg *self, uint64_t *ret_sequence, GError **error);
+bool ecfs_pg_answer (Pg *self, uint64_t sequence, const char *trouble, GError **error);
+char *ecfs_pg_leader (Pg *self);
+/** Sends the end of a read that waits to be sent. */
+bool ecfs_pg_end_read (Pg *self, GError **error);
+/** BEGIN for writing: the turn of this process, which surely is no other's. */
 bool ecfs_pg_begin (Pg *self, GError **error);
 /** After a connection was made anew, before anything is read: whether it is the database that it was, with all that was
  * committed to this process. ESTALE the first time that it is not; then it can be read as it is. */
@@ -120,8 +137,8 @@ Pg *ecfs_pg_twin (const Pg *self);
 EcfsDb *ecfs_pg_wrap (Pg *self);
 Pg *ecfs_pg_of (EcfsDb *db);
 
-/** A text of statements.h as PostgreSQL knows it: $1 for ? and ?1, tables with their schema, without what only SQLite
- * has (INDEXED BY, CROSS JOIN … ON). g_free (). */
-char *ecfs_pg_dialect (const char *sql, const char *schema);
+/** A text of statements.h as PostgreSQL knows it: $1 for ? and ?1, tables with their schema, @member for MINE, without
+ * what only SQLite has (INDEXED BY, CROSS JOIN … ON). g_free (). */
+char *ecfs_pg_dialect (const char *sql, const char *schema, int64_t member);
 
 #endif

@@ -3,8 +3,8 @@
  *
  * Names, targets, values and reasons are bytea, as they may have any bytes; other texts sort by their bytes. A trigger
  * gives ids as SQLite's AUTOINCREMENT does: within the transaction, so that they come out the same when it is made
- * again. `holder` says who may write (pg_holder.c), `about` which version the tables have, and whether a catalog is
- * about to be moved there, or was moved away.
+ * again. `members` and `holder` say who may write (pg_members.c), `leader_asked` what they want of who leads, `about`
+ * which version the tables have, and whether a catalog is about to be moved there, or was moved away.
  */
 #include "catalog/db.h"
 #include "catalog/pg_priv.h"
@@ -22,9 +22,13 @@
 
 static const char tables[] =
     "CREATE TABLE about (" ONE_ROW ", application text NOT NULL, version" N ", moved_to text);"
-    "CREATE TABLE holder (" ONE_ROW ", session text, holder text, who text, beat" N ", txn" N
-    ") WITH (fillfactor = 50);"
-    "INSERT INTO holder VALUES (1, NULL, NULL, NULL, 0, 0);"
+    "CREATE TABLE members (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, uuid text NOT NULL UNIQUE, session "
+    "text, who text NOT NULL, beat" N ", txn" N ") WITH (fillfactor = 50);"
+    "CREATE TABLE holder (" ONE_ROW ", session text, alone boolean NOT NULL, turn" N ") WITH (fillfactor = 50);"
+    "INSERT INTO holder VALUES (1, NULL, false, 0);"
+    "CREATE TABLE leader_asked (" ONE_ROW ", wanted" N ", stored" N ", tries" N
+    ", trouble bytea) WITH (fillfactor = 50);"
+    "INSERT INTO leader_asked VALUES (1, 0, 0, 0, NULL);"
     "CREATE TABLE ids (name text PRIMARY KEY, last" N ") WITH (fillfactor = 50);"
     "CREATE TABLE meta (" ONE_ROW ", archive" B ", epoch" N ", created_ns" N ");"
     "CREATE TABLE counters (" ONE_ROW ", next_ino" N ", next_position" N ", sequence" N ", n_inodes" N ", n_files" N
@@ -51,11 +55,12 @@ static const char tables[] =
     "CREATE TABLE extents (ino" N " REFERENCES inodes (ino), start" N ", length" N ", object" N
     " REFERENCES objects (id), object_start" N ", sha256 bytea, generation bigint, PRIMARY KEY (ino, start));"
     "CREATE INDEX " ECFS_INDEX_EXTENTS_BY_OBJECT ";"
-    "CREATE TABLE intents (id bigint PRIMARY KEY, object" B ", ino" N ", epoch" N ", sequence" N ", begun_ns" N ");"
+    "CREATE TABLE intents (id bigint PRIMARY KEY, object" B ", ino" N ", epoch" N ", sequence" N ", begun_ns" N
+    ", member" N " DEFAULT 0);"
     "CREATE TABLE intent_stripes (intent" N " REFERENCES intents (id), idx" N ", instance" N ", endpoint" N
     " REFERENCES endpoints (id), PRIMARY KEY (intent, idx, instance));"
     "CREATE TABLE staging (id bigint PRIMARY KEY, ino" N " REFERENCES inodes (ino), state" N ", fresh" N ", size" N
-    ", since_ns" N ", error bytea);"
+    ", since_ns" N ", error bytea, member" N " DEFAULT 0);"
     "CREATE INDEX staging_by_ino ON staging (ino);"
     "CREATE TABLE deletions (id bigint PRIMARY KEY, object" B ", idx" N ", instance" N ", endpoint" N
     " REFERENCES endpoints (id), queued_age_ns" N ", at_once" N ", sequence" N ", sealed" N
@@ -250,7 +255,9 @@ EcfsDb *ecfs_pg_open (const char *location, unsigned flags, GError **error)
     if (self == NULL)
         return NULL;
     self->arriving = (flags & ECFS_CATALOG_ARRIVING) != 0;
-    if (ecfs_pg_connect (self, error) && ecfs_pg_check_tables (self, error) && (readonly || ecfs_pg_take (self, error)))
+    self->is_member = !readonly && (flags & ECFS_CATALOG_MEMBER) != 0;
+    if (ecfs_pg_connect (self, error) && ecfs_pg_check_tables (self, error) &&
+        (readonly ? ecfs_pg_find_member (self, error) : ecfs_pg_take (self, error)))
         return ecfs_pg_wrap (self);
     ecfs_pg_free (self);
     return NULL;

@@ -98,6 +98,19 @@ bool ecfs_connect_within (EcfsCatalog *self, GError **error)
     }
 }
 
+void ecfs_give_up (EcfsCatalog *self)
+{
+    if (!self->db->ops->is_away (self->db))
+        (void) self->db->ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* it is undone in any case */
+    for (Op *op = self->waiting; op != NULL; op = op->next)
+        op->is_lost = op->is_lost || op->txn == self->txn;
+    g_byte_array_set_size (self->redo, 0);
+    g_clear_pointer (&self->failure, g_free);
+    self->in_txn = self->detached = false;
+    self->summed = 0;
+    ecfs_cond_broadcast (&self->committed);
+}
+
 /* With a savepoint where the operation that runs began. */
 static bool begin_again (EcfsCatalog *self, GError **error)
 {
@@ -119,6 +132,11 @@ bool ecfs_revive (EcfsCatalog *self, GError **error)
     g_info ("catalog %s: the connection is lost; connecting anew", self->path);
     const bool begins = !self->in_txn && self->reading && !self->has_read;
     bool back = ecfs_connect_within (self, &why);
+    if (self->is_member && self->in_txn) { /* or given up by the next that asks, where it is away for longer */
+        if (back)
+            ecfs_give_up (self);
+        return false;
+    }
     if (!back && begins) { /* others may go on from here, but not with anything that this has read */
         ecfs_await_back (self);
         if (self->away != NULL || ops->is_away (self->db))

@@ -13,6 +13,24 @@ bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *
     return true;
 }
 
+/* Only one member at a time stages content of a file, so that none takes the place of what it did not know. */
+static bool take_from_others (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    if (!ecfs_is_member (self))
+        return true;
+    autoquery *query = QUERY (self, STAGING_ELSEWHERE, error, INT (ino));
+    int found = ecfs_query_step (self, query, error);
+    if (found <= 0)
+        return found == 0;
+    if (ecfs_column_number (query, 1) != 0)
+        return ecfs_fail (error, EBUSY, "%s writes it, or has not stored yet what was written",
+                          ecfs_column_text (query, 0));
+    if (!EXEC (self, STAGING_DELETE_ELSEWHERE, error, INT (ino)))
+        return false;
+    self->counters.totals.n_staged -= ecfs_changes (self);
+    return true;
+}
+
 /* What takes the place of a first content that is not stored is one too. */
 static bool add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error)
 {
@@ -23,7 +41,8 @@ static bool add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError *
         return ecfs_fail (error, EINVAL, "inode %" PRIu64 " is not a regular file", ino);
     int64_t one;
     int fresh = QUERY_NUMBER (self, STAGING_FRESH, &one, error, INT (ino));
-    return fresh >= 0 && ecfs_staging_insert (self, ino, fresh == 1, ret_staging, error);
+    return fresh >= 0 && take_from_others (self, ino, error) &&
+           ecfs_staging_insert (self, ino, fresh == 1, ret_staging, error);
 }
 
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error)
@@ -130,6 +149,8 @@ static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t
     if (found == 0)
         return ecfs_fail (error, ENOENT, "staging row %" PRId64 " does not exist", id);
     if (found < 0)
+        return false;
+    if (row.state == ECFS_STAGING_STORED && state != row.state && !take_from_others (self, row.ino, error))
         return false;
     int64_t since_ns = state == row.state ? row.since_ns : ecfs_real_ns ();
     return EXEC (self, STAGING_UPDATE, error, INT (id), INT (state), INT (size), INT (since_ns), TEXT (failure)) &&

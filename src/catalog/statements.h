@@ -85,7 +85,7 @@
     X (INODE_RELINK, "UPDATE inodes SET nlink = ?2, mtime_ns = ?3, ctime_ns = ?4 WHERE ino = ?1") \
     X (INODE_DELETE, "DELETE FROM inodes WHERE ino = ?") \
     X (INODE_TARGET, "SELECT target FROM inodes WHERE ino = ?") \
-    X (INODE_ORPHANS, "SELECT ino FROM inodes WHERE nlink = 0 ORDER BY ino LIMIT ?") \
+    X (INODE_ORPHANS, "SELECT ino FROM inodes WHERE nlink = 0 AND ctime_ns <= ? ORDER BY ino LIMIT ?") \
     X (INODE_ANY_CODED, "SELECT 1 FROM inodes WHERE code IS NOT NULL AND mode & 61440 = 16384 LIMIT 1") \
     X (INODE_MAX, "SELECT coalesce (max (ino), 0) FROM inodes") \
     X (ENTRY_LOOKUP, "SELECT " INODE_COLUMNS ", " ENTRY_IS_LISTED " FROM entries e CROSS JOIN inodes i ON i.ino = e.ino " \
@@ -166,9 +166,13 @@
     X (STRIPE_SET_SIZE, "UPDATE stripes SET size = ?3 WHERE object = ?1 AND idx = ?2") \
     X (STRIPE_DELETE, "DELETE FROM stripes WHERE object = ? AND idx = ?") \
     X (STRIPE_DELETE_ALL, "DELETE FROM stripes WHERE object = ?") \
-    X (INTENT_INSERT, "INSERT INTO intents (object, ino, epoch, sequence, begun_ns) VALUES (?, ?, ?, ?, ?)") \
+    Y (INTENT_INSERT, "INSERT INTO intents (object, ino, epoch, sequence, begun_ns) VALUES (?, ?, ?, ?, ?)", \
+       "INSERT INTO intents (object, ino, epoch, sequence, begun_ns, member) VALUES (?, ?, ?, ?, ?, MINE)") \
     X (INTENT_GET, "SELECT object, epoch, sequence FROM intents WHERE id = ?") \
-    X (INTENT_LIST, "SELECT id FROM intents ORDER BY id LIMIT ?") \
+    Y (INTENT_LIST, "SELECT id FROM intents ORDER BY id LIMIT ?", \
+       "SELECT id FROM intents WHERE member = MINE ORDER BY id LIMIT ?") \
+    Y (INTENT_LIST_DEAD, "SELECT id FROM intents WHERE id < 0 LIMIT ?", "SELECT id FROM intents WHERE NOT EXISTS " \
+       "(SELECT 1 FROM members m WHERE m.id = intents.member AND m.session IS NOT NULL) ORDER BY id LIMIT ?") \
     X (INTENT_DELETE, "DELETE FROM intents WHERE id = ?") \
     X (INTENT_STRIPE_INSERT, "INSERT INTO intent_stripes (intent, idx, instance, endpoint) VALUES (?, ?, ?, ?)") \
     X (INTENT_STRIPE_LIST, "SELECT idx, instance, endpoint FROM intent_stripes WHERE intent = ? " \
@@ -271,9 +275,15 @@
     X (PAST_DELETE_AT, "DELETE FROM past_objects WHERE uuid IN (SELECT object FROM deletions WHERE endpoint = ?1 " \
        "ORDER BY at_once, queued_age_ns, id LIMIT ?2) AND NOT EXISTS (SELECT 1 FROM deletions d " \
        "WHERE d.object = past_objects.uuid AND d." IS_PAST " AND d.endpoint <> ?1)") \
-    X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \
+    Y (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)", \
+       "INSERT INTO staging (ino, state, fresh, size, since_ns, member) VALUES (?, 0, ?, 0, ?, MINE)") \
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \
-    X (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id") \
+    Y (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id", \
+       "SELECT " STAGING_COLUMNS " FROM staging WHERE member = MINE ORDER BY id") \
+    Y (STAGING_ELSEWHERE, "SELECT NULL, 0 WHERE ? IS NULL", "SELECT m.who, m.session IS NOT NULL FROM staging s " \
+       "JOIN members m ON m.id = s.member WHERE s.ino = ? AND s.state < 2 AND s.member <> MINE ORDER BY 2 DESC LIMIT 1") \
+    Y (STAGING_DELETE_ELSEWHERE, "DELETE FROM staging WHERE ino = ? AND id < 0", \
+       "DELETE FROM staging WHERE ino = ? AND state < 2 AND member <> MINE") \
     X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5, "                           \
                        "fresh = CASE WHEN fresh <> 0 AND CAST (?2 AS BIGINT) < 2 THEN 1 ELSE 0 END WHERE id = ?1") \
     X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \

@@ -23,8 +23,10 @@ bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64
 bool ecfs_catalog_intent_add (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *stripe, GError **error);
 /** Gives up: every stripe of the intent goes to the deletion queue, due at once. Nothing happens when it has ended. */
 bool ecfs_catalog_intent_abort (EcfsCatalog *self, int64_t intent, GError **error);
-/** Aborts all intents: at mount, when nothing is in flight. */
+/** Aborts all intents of this archive directory: at mount, when nothing is in flight. */
 bool ecfs_catalog_intents_abort_all (EcfsCatalog *self, GError **error);
+/** Aborts those of other members that are gone (catalog.h); by who leads. */
+bool ecfs_catalog_intents_abort_dead (EcfsCatalog *self, GError **error);
 
 /** Durable intent to add stripes to an object that exists already. */
 bool ecfs_catalog_intent_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes,
@@ -50,7 +52,8 @@ typedef struct EcfsStagingRow {
 
 void ecfs_staging_row_free (EcfsStagingRow *row);
 
-/** A staging row for an inode that has content already. */
+/** A staging row for an inode that has content already. EBUSY: another member has content of it staged that is not
+ * stored. What one that is gone had loses its row; its bytes stay where they are. */
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error);
 /**
  * While the state is OPEN or QUEUED the inode shows @size, from QUEUED on also @mtime_ns. What is QUEUED takes the
@@ -60,7 +63,7 @@ bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingSt
                                int64_t mtime_ns, const char *failure, GError **error);
 /** The inode shows its committed size again, unless other bytes of it are staged. Nothing happens when it is gone. */
 bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error);
-/** All rows, oldest first; GPtrArray of EcfsStagingRow with free function. */
+/** All rows of this archive directory, oldest first; GPtrArray of EcfsStagingRow with free function. */
 GPtrArray *ecfs_catalog_staging_list (EcfsCatalog *self, GError **error);
 /** Whether content of the inode is staged that is not stored. */
 bool ecfs_catalog_is_staged (EcfsCatalog *self, uint64_t ino, bool *ret_staged, GError **error);

@@ -517,6 +517,20 @@ static bool is_open_to (const Client *client, const char *verb)
     return !client->server->ops.is_reader || g_strv_contains (of_readers, verb);
 }
 
+/* While another mount leads, what is done once for all of them is asked of that one. */
+static bool check_leads (const Client *client, const char *verb, GError **error)
+{
+    static const char *const of_all[] = {"wait",    "status", "live",  "ping",      "sync",  "umount",
+                                         "damaged", "sha256", "put",   "publish",   "swarm", "mark",
+                                         "rm",      "mv",     "mkdir", "brake-end", NULL};
+    EcfsArchive *archive = client->server->archive;
+    if (client->server->ops.is_reader || ecfs_archive_leads (archive) || verb == NULL || g_strv_contains (of_all, verb))
+        return true;
+    g_autofree char *leader = ecfs_catalog_leader (ecfs_archive_catalog (archive));
+    return ecfs_fail (error, EBUSY, "this mount is one of several, and %s leads them, where this is to be done",
+                      leader == NULL ? "none of them" : leader);
+}
+
 static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     const char *verb = ecfs_control_text (request, "verb");
@@ -555,9 +569,10 @@ static void serve_line (Client *client, const char *line)
     g_autoptr (JsonObject) reply = json_object_new ();
     g_autoptr (JsonNode) node = ecfs_control_parse (line, &error);
     JsonObject *request = node == NULL ? NULL : json_node_get_object (node);
-    if (request != NULL && !client->server->ops.is_reader && converse (client, request))
+    bool may = request != NULL && check_leads (client, ecfs_control_text (request, "verb"), &error);
+    if (may && !client->server->ops.is_reader && converse (client, request))
         return;
-    (void) (request != NULL && handle (client, request, reply, &error)); /* told by the error */
+    (void) (may && handle (client, request, reply, &error)); /* told by the error */
     ecfs_control_put_end (reply, error);
     (void) !ecfs_lines_send_object (&client->lines, reply, -1, NULL); /* who hung up does not want it */
 }

@@ -110,7 +110,8 @@ static void op_opendir (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
     EcfsHandle *handle = ecfs_fs_handle_new (self, ino, NULL);
     atomic_store (&handle->at_end, last_offset (self)); /* the first reading may begin anywhere */
     fi->fh = (uintptr_t) handle;
-    fi->cache_readdir = fi->keep_cache = !self->readonly; /* the kernel forgets it with every change it makes */
+    fi->cache_readdir = fi->keep_cache =
+        !self->readonly && !self->shared; /* the kernel forgets it with every change it makes */
     if (fuse_reply_open (req, fi) != 0)
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));
 }

@@ -68,7 +68,9 @@ static EcfsStaged *source (EcfsFs *self, uint64_t ino, const struct fuse_file_in
         content = kept_content (self, ino, &epoch);
     }
     GError *reason = NULL;
-    EcfsStaged *staged = ecfs_staged_read_begin (self->archive, ino, &reason);
+    /* What is stored, and staged for a while still, may be old: others store it, too. */
+    bool staged_counts = !self->shared || ecfs_staged_is_newer (self->archive, ino);
+    EcfsStaged *staged = staged_counts ? ecfs_staged_read_begin (self->archive, ino, &reason) : NULL;
     if (staged != NULL || reason != NULL) {
         ecfs_content_unref (content);
         if (reason != NULL)
@@ -106,13 +108,36 @@ static bool believe_pages (EcfsFs *self, uint64_t ino)
     return counts;
 }
 
+/* What was stored elsewhere since it was opened last is seen from now on: by this kernel, and by those who have it open
+ * still. Whether what the kernel has of it still counts. */
+static bool is_as_seen (EcfsFs *self, uint64_t ino)
+{
+    EcfsAttr attr;
+    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, NULL))
+        return false; /* reading it tells why */
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = ecfs_fs_inode_locked (self, ino);
+    bool same = inode->seen.ino == ino && inode->seen.ctime_ns == attr.ctime_ns &&
+                inode->seen.committed_size == attr.committed_size &&
+                inode->seen.committed_mtime_ns == attr.committed_mtime_ns;
+    inode->seen = attr;
+    ecfs_mutex_unlock (&self->lock);
+    if (same)
+        return true;
+    forget_content (self, ino);
+    (void) fuse_lowlevel_notify_inval_inode (self->session, ino, -1, 0); /* its size; pages go with open's answer */
+    return false;
+}
+
 static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct fuse_file_info *fi)
 {
     EcfsFs *self = ecfs_fs_of (req);
     fi->fh = (uintptr_t) ecfs_fs_handle_new (self, ino, staged);
     /* All changes of content come through this kernel and its page cache, so what it has is what there is; unless an
-     * endpoint lied. */
+     * endpoint lied, or others change it, too. */
     fi->keep_cache = believe_pages (self, ino);
+    if (self->shared)
+        fi->keep_cache = is_as_seen (self, ino) && fi->keep_cache;
     if (fuse_reply_open (req, fi) != 0)
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));
 }
@@ -274,9 +299,30 @@ static void read_again (void *user)
     g_free (request);
 }
 
+static void content_read (void *user, const struct iovec *iov, int n_iov, const GError *error);
+
+/* Another mount may have moved it, or stored something else. */
+static void read_where_it_is (Request *request)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsFs *self = ecfs_fs_of (request->req);
+    forget_content (self, request->ino);
+    g_autoptr (EcfsContent) content = ecfs_content_open (self->archive, request->ino, &error);
+    request->is_second = true;
+    if (content != NULL)
+        read_content (request, content);
+    else
+        ecfs_fs_reply_error (request->req, request->ino, "read", error);
+    g_free (request);
+}
+
 static void content_read (void *user, const struct iovec *iov, int n_iov, const GError *error)
 {
     Request *request = user;
+    if (error != NULL && !request->is_second && ecfs_fs_of (request->req)->shared) {
+        read_where_it_is (request);
+        return;
+    }
     if (error != NULL && !request->is_second &&
         ecfs_fs_follow_then (ecfs_fs_of (request->req)->follow, read_again, request))
         return;

@@ -25,6 +25,8 @@ typedef struct EcfsFs {
     EcfsArchive *archive; /* immutable, as all up to the lock */
     EcfsCatalog *catalog;
     bool readonly;
+    bool shared; /* other mounts may change anything */
+    struct fuse_session *session;
     double timeout_s; /* of names and attributes in the kernel */
     /* Called at the first lookup, when the kernel has set up the connection; may be NULL: nothing to do then. */
     void (*connected) (struct EcfsFs *self);
@@ -46,6 +48,7 @@ typedef struct EcfsInode {
     bool no_capability;     /* it has no security.capability; the kernel asks at every write */
     unsigned content_epoch; /* moved whenever someone begins to write: older content is not kept */
     unsigned doubts;        /* ecfs_archive_doubts () when the kernel's pages of it were believed last */
+    EcfsAttr seen;          /* of a shared archive: as it was when it was opened last */
     EcfsContent *content;   /* committed content that was opened for reading; NULL: not yet */
 } EcfsInode;
 

@@ -23,7 +23,8 @@ void ecfs_fs_init (EcfsFs *self, EcfsArchive *archive, bool readonly)
 {
     *self = (EcfsFs){.archive = archive, .catalog = ecfs_archive_catalog (archive), .readonly = readonly};
     atomic_flag_clear (&self->was_connected);
-    self->timeout_s = readonly ? TIMEOUT_READ_S : TIMEOUT_OWN_S;
+    self->shared = !readonly && ecfs_catalog_is_shared (self->catalog);
+    self->timeout_s = readonly || self->shared ? TIMEOUT_READ_S : TIMEOUT_OWN_S;
     ecfs_mutex_init (&self->lock);
     self->inodes = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, inode_free);
     self->handles = g_hash_table_new (NULL, NULL);
@@ -122,9 +123,17 @@ void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, c
 
 void ecfs_fs_overlay (const EcfsFs *self, unsigned moment, EcfsAttr *attr)
 {
-    if (!self->readonly) {
+    EcfsAttr now;
+    if (!self->readonly && (!self->shared || ecfs_staged_is_newer (self->archive, attr->ino))) {
         ecfs_staged_overlay (self->archive, moment, attr);
-    } else if (S_ISREG (attr->mode)) { /* what is read ends there: a longer file would be cut short, or SIGBUS */
+        return;
+    }
+    /* It may have been stored since it was read. */
+    g_autoptr (EcfsStaged) staged = self->shared ? ecfs_staged_find (self->archive, attr->ino) : NULL;
+    if (self->shared && (staged != NULL || ecfs_staged_epoch (self->archive) != moment) &&
+        ecfs_catalog_getattr (self->catalog, attr->ino, &now, NULL))
+        *attr = now;
+    if (S_ISREG (attr->mode)) { /* what is read ends there: a longer file would be cut short, or SIGBUS */
         attr->size = attr->committed_size;
         attr->mtime_ns = attr->committed_mtime_ns;
     }
@@ -208,6 +217,8 @@ static void drop (EcfsFs *self, uint64_t ino)
 {
     g_autoptr (GError) error = NULL;
     ecfs_staged_drop (self->archive, ino);
+    if (self->shared) /* others may have it open: who leads drops it later */
+        return;
     if (!ecfs_catalog_drop (self->catalog, ino, &error))
         (void) ecfs_fs_log_error (self, ino, "deleting", error); /* done again at the next mount */
 }

@@ -112,7 +112,8 @@ static void op_init (void *user, struct fuse_conn_info *conn)
     const unsigned refused = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_POSIX_ACL |
                              FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
     conn->want |= wanted & conn->capable;
-    if (!self->fs.readonly) { /* nobody else changes content, so new times say nothing about cached pages */
+    if (!self->fs.readonly &&
+        !self->fs.shared) { /* nobody else changes content, so new times say nothing about cached pages */
         conn->want &= ~(unsigned) FUSE_CAP_AUTO_INVAL_DATA;
         conn->want |= FUSE_CAP_EXPLICIT_INVAL_DATA & conn->capable;
     }
@@ -161,6 +162,7 @@ static bool make_session (Mount *self, GError **error)
     if (self->wanted != NULL)
         self->session = fuse_session_new (&args, &ops, sizeof ops, &self->fs);
     fuse_opt_free_args (&args);
+    self->fs.session = self->session;
     return self->session != NULL || ecfs_fail (error, EINVAL, "mount options %s: %s", options->str, fuse_said);
 }
 
@@ -321,6 +323,8 @@ static bool start_and_serve (Mount *self, GError **error)
         if (self->options->at == NULL) /* what was pinned then is not what is pinned now */
             ecfs_archive_pin_behind (archive);
         ecfs_archive_pack_behind (archive);
+        if (!self->fs.readonly)
+            ecfs_archive_lead_behind (archive);
         if (self->options->at == NULL) {
             serve_peers (archive);
             ecfs_archive_renew_published (archive);
@@ -376,7 +380,7 @@ static bool serve_archive (const EcfsMountOptions *options, bool readonly, char 
 {
     Mount self = {.options = options, .mountpoint = mountpoint, .live_fd = live_fd};
     g_autoptr (EcfsArchive) archive =
-        ecfs_archive_open (options->directory, readonly ? ECFS_ARCHIVE_READONLY : 0, error);
+        ecfs_archive_open (options->directory, readonly ? ECFS_ARCHIVE_READONLY : ECFS_ARCHIVE_MEMBER, error);
     if (archive == NULL || !check_empty (options, mountpoint, error))
         return false;
     ecfs_fs_init (&self.fs, archive, readonly);

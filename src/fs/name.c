@@ -45,7 +45,7 @@ static void op_lookup (fuse_req_t req, fuse_ino_t parent, const char *name)
     unsigned moment = ecfs_staged_epoch (self->archive);
     if (look_up (self, parent, name, &attr, &error)) {
         ecfs_fs_reply_entry (req, moment, &attr);
-    } else if (g_error_matches (error, ECFS_ERROR, ENOENT) && !self->readonly) {
+    } else if (g_error_matches (error, ECFS_ERROR, ENOENT) && !self->readonly && !self->shared) {
         struct fuse_entry_param absent = {.entry_timeout = self->timeout_s}; /* nobody else could make it */
         fuse_reply_entry (req, &absent);
     } else {
@@ -155,7 +155,7 @@ static bool has_size (EcfsFs *self, uint64_t ino, uint64_t size)
     unsigned moment = ecfs_staged_epoch (self->archive);
     if (!ecfs_catalog_getattr (self->catalog, ino, &attr, NULL))
         return false; /* truncating finds out why */
-    ecfs_staged_overlay (self->archive, moment, &attr);
+    ecfs_fs_overlay (self, moment, &attr);
     return attr.size == size;
 }
 

@@ -3,6 +3,7 @@
 #include "archive/common.h"
 #include "archive/keys.h"
 #include "catalog/journal_file.h"
+#include "journal/elsewhere.h"
 #include "journal/snapshot.h"
 
 #include <inttypes.h>
@@ -715,5 +716,7 @@ bool ecfs_journal_sender_store (EcfsJournalSender *self, bool (*goes_on) (void *
 
 bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error)
 {
-    return ecfs_journal_sender_store (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL), goes_on, user, error);
+    EcfsJournalSender *sender = ecfs_archive_service (self, ECFS_SERVICE_JOURNAL);
+    return sender != NULL ? ecfs_journal_sender_store (sender, goes_on, user, error)
+                          : ecfs_journal_store_elsewhere (self, goes_on, user, error);
 }

@@ -6,6 +6,7 @@
 #include "commit/logs.h"
 #include "commit/together.h"
 #include "journal/sender.h"
+#include "service/leading.h"
 #include "staging/staged.h"
 #include "upkeep/packer.h"
 #include "upkeep/pinner.h"
@@ -19,15 +20,22 @@ static void *take (EcfsArchive *self, EcfsService service)
     return running;
 }
 
+/* What only who leads has. */
+static void start_storing (EcfsArchive *self)
+{
+    ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
+                              ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
+    ecfs_archive_set_service (self, ECFS_SERVICE_LOGS, ecfs_logs_new (self));
+}
+
 bool ecfs_archive_start (EcfsArchive *self, GError **error)
 {
     if (!ecfs_archive_begin (self, error))
         return false;
     ecfs_archive_set_service (self, ECFS_SERVICE_KEY, ecfs_key_watch_new (self));
     if (!ecfs_archive_is_readonly (self) && !ecfs_archive_lacks_keys (self)) {
-        ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
-                                  ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
-        ecfs_archive_set_service (self, ECFS_SERVICE_LOGS, ecfs_logs_new (self));
+        if (ecfs_archive_leads (self))
+            start_storing (self);
         ecfs_archive_set_service (self, ECFS_SERVICE_TOGETHER, ecfs_together_new ());
         ecfs_archive_set_service (self, ECFS_SERVICE_READS, ecfs_reads_new (ecfs_archive_directory (self)));
         ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));
@@ -35,8 +43,27 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     return true;
 }
 
+bool ecfs_archive_lead (EcfsArchive *self, GError **error)
+{
+    if (!ecfs_archive_begin_leading (self, error))
+        return false;
+    start_storing (self);
+    ecfs_archive_repair_behind (self);
+    ecfs_archive_pack_behind (self);
+    ecfs_key_watch_begin (ecfs_archive_service (self, ECFS_SERVICE_KEY));
+    return true;
+}
+
+void ecfs_archive_lead_behind (EcfsArchive *self)
+{
+    if (ecfs_catalog_is_shared (ecfs_archive_catalog (self)))
+        ecfs_archive_set_service (self, ECFS_SERVICE_LEADING, ecfs_leading_start (self));
+}
+
 void ecfs_archive_repair_behind (EcfsArchive *self)
 {
+    if (!ecfs_archive_leads (self) && !ecfs_archive_is_readonly (self))
+        return;
     ecfs_archive_set_service (self, ECFS_SERVICE_REPAIR, ecfs_repairer_start (self));
 }
 
@@ -58,6 +85,7 @@ void ecfs_archive_hurry_pins (EcfsArchive *self)
 
 void ecfs_archive_end_repairs (EcfsArchive *self)
 {
+    ecfs_leading_stop (take (self, ECFS_SERVICE_LEADING));
     ecfs_pinner_stop (take (self, ECFS_SERVICE_PINNING));
     ecfs_packer_stop (take (self, ECFS_SERVICE_PACKING));
     ecfs_repairer_stop (take (self, ECFS_SERVICE_REPAIR));

@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COPY_BYTES  (1u << 20) /* read at a time */
-#define BLOCK_BYTES 65536u     /* of zeros that are not written, so that holes stay holes */
-#define ATTEMPTS    5          /* at content of which endpoints return other bytes than they got */
+#define COPY_BYTES    (1u << 20) /* read at a time */
+#define BLOCK_BYTES   65536u     /* of zeros that are not written, so that holes stay holes */
+#define LEASE_US      (5 * G_USEC_PER_SEC)
+#define LEASE_LOOK_US (G_USEC_PER_SEC / 10)
+#define ATTEMPTS      5 /* at content of which endpoints return other bytes than they got */
 
 /* Copying up */
 
@@ -119,15 +121,34 @@ static bool may_rewrite (EcfsStaged *self, uint64_t size, uint64_t data_bytes, b
                       self->ino, data_bytes);
 }
 
+/* Of what others may write, too, no copy is made before the row says whose it is for now. Another mount's writer is
+ * waited for, for a moment. */
+static bool add_row (EcfsStaged *self, int64_t *ret_row, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->table->archive);
+    for (int64_t until_us = ecfs_now_us () + LEASE_US;;) {
+        g_autoptr (GError) why = NULL;
+        if (ecfs_catalog_staging_add (catalog, self->ino, ret_row, &why))
+            return true;
+        if (why->code != EBUSY || !ecfs_catalog_is_shared (catalog) || ecfs_now_us () > until_us ||
+            ecfs_archive_is_stopping (self->table->archive)) {
+            g_propagate_error (error, g_steal_pointer (&why));
+            return false;
+        }
+        g_usleep (LEASE_LOOK_US);
+    }
+}
+
 static int create_file (EcfsStaged *self, bool truncate, GError **error)
 {
     EcfsStagedTable *table = self->table;
     int64_t row = 0;
-    if (truncate && !ecfs_catalog_staging_add (ecfs_archive_catalog (table->archive), self->ino, &row, error))
+    const bool has_row = truncate || ecfs_catalog_is_shared (ecfs_archive_catalog (table->archive));
+    if (has_row && !add_row (self, &row, error))
         return -1;
-    self->name = truncate ? ecfs_staged_row_name (row, self->ino) : ecfs_staged_copy_name (table, self->ino);
+    self->name = has_row ? ecfs_staged_row_name (row, self->ino) : ecfs_staged_copy_name (table, self->ino);
     self->row = row;
-    self->row_state = truncate ? (int) ECFS_STAGING_OPEN : ECFS_ROW_NONE;
+    self->row_state = has_row ? (int) ECFS_STAGING_OPEN : ECFS_ROW_NONE;
     int fd = openat (table->dir_fd, self->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return fd >= 0 || ecfs_fail_errno (error, errno, "staging/%s", self->name) ? fd : -1;
 }

@@ -311,7 +311,8 @@ bool ecfs_staged_recover (EcfsStagedTable *table, GError **error)
         if (!recover_row (&self, rows->pdata[i], error))
             return ecfs_prefix (error, "recovering staged files");
     }
-    if (!recover_strays (&self, error) || !ecfs_catalog_drop_orphans (self.catalog, error) ||
+    bool shared = ecfs_catalog_is_shared (self.catalog); /* then others may have files open that have no name */
+    if (!recover_strays (&self, error) || (!shared && !ecfs_catalog_drop_orphans (self.catalog, INT64_MAX, error)) ||
         !ecfs_catalog_barrier (self.catalog, error))
         return ecfs_prefix (error, "recovering staged files");
     if (self.n_queued > 0)

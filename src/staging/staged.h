@@ -63,6 +63,7 @@ void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
 EcfsStaged *ecfs_staged_find (EcfsArchive *archive, uint64_t ino);
 EcfsStaged *ecfs_staged_ref (EcfsStaged *self);
 void ecfs_staged_unref (EcfsStaged *self); /* of find and ref; NULL is accepted */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsStaged, ecfs_staged_unref)
 
 /** The same with its file open until ecfs_staged_read_end (), which takes the reference. NULL without an error: nothing
  * of it is staged. */

@@ -36,7 +36,9 @@ bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *sel
     if (self->phase != ECFS_PHASE_IDLE || self->durability == ECFS_DURABILITY_RUNNING || self->n_writers > 0 ||
         self->n_changing > 0)
         return false;
-    return self->unlinked ? self->dropped : ecfs_staged_is_clean (self) && self->full;
+    /* What others may store anew is not kept for long; who leads gives it the stripes that it lacks. */
+    bool is_stored = self->full || ecfs_catalog_is_shared (ecfs_archive_catalog (table->archive));
+    return self->unlinked ? self->dropped : ecfs_staged_is_clean (self) && is_stored;
 }
 
 static EcfsTurn later_or_locked (EcfsStagedTable *table, const EcfsStaged *self, EcfsTurn turn)

@@ -32,6 +32,8 @@
 bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self)
 {
     uint64_t written = self->written_bytes;
+    if (ecfs_catalog_is_shared (ecfs_archive_catalog (table->archive))) /* others see what is stored */
+        return true;
     return self->uploaded_bytes + self->charged_bytes <= written + written / OVERHEAD_SHARE;
 }
 

@@ -164,7 +164,7 @@ static void keep_deleting (EcfsMaintenance *self)
     EcfsArchive *archive = self->archive;
     EcfsTotals totals;
     int64_t held_from_ns;
-    if (!ecfs_brake_watch_look (self->brake, &held_from_ns) || ecfs_archive_is_readonly (archive) ||
+    if (!ecfs_archive_leads (archive) || !ecfs_brake_watch_look (self->brake, &held_from_ns) ||
         !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) || totals.n_deletions == 0)
         return;
     if (!ecfs_catalog_note_age (ecfs_archive_catalog (archive), &error))
@@ -191,7 +191,7 @@ static void *run (void *data)
             self->owed_nobody = nobody_owes;
             self->next_us = ecfs_now_us () + PAUSE_US;
         }
-        const bool is_renewing = ecfs_renewals_look (self->renewals);
+        const bool is_renewing = ecfs_archive_leads (self->archive) && ecfs_renewals_look (self->renewals);
         const int64_t until_us =
             is_renewing ? MIN (self->next_us, ecfs_now_us () + ECFS_RENEWALS_PAUSE_US) : self->next_us;
         ecfs_mutex_lock (&self->lock);

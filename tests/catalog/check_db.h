@@ -9,7 +9,8 @@
 
 static inline void run_pg_sql (const char *location, const char *sql)
 {
-    g_auto (GStrv) parts = g_strsplit (location, "#", 2), groups = g_strsplit (parts[1], "-", -1);
+    g_auto (GStrv) parts = g_strsplit (location, "#", 2), uuids = g_strsplit (parts[1], ":", 2),
+                   groups = g_strsplit (uuids[0], "-", -1);
     g_autofree char *archive = g_strjoinv ("", groups);
     g_auto (GStrv) around = g_strsplit (sql, "x'", -1);
     g_autofree char *own = g_strjoinv ("'\\x", around); /* SQLite's way to write bytes */

@@ -57,13 +57,22 @@ static inline void fixture_reopen (Fixture *f)
     fixture_open (f, 0);
 }
 
-/* A file, or a schema of the database that ECFS_TEST_POSTGRESQL names. */
+/* A file, or a schema of the database that ECFS_TEST_POSTGRESQL names, always opened by the same. */
 static inline char *fixture_place (Fixture *f)
 {
     const char *server = g_getenv ("ECFS_TEST_POSTGRESQL");
     char archive[ECFS_UUID_TEXT_SIZE];
     ecfs_uuid_text (&f->archive, archive);
-    return server == NULL ? g_build_filename (f->dir, "catalog.db", NULL) : g_strdup_printf ("%s#%s", server, archive);
+    return server == NULL ? g_build_filename (f->dir, "catalog.db", NULL)
+                          : g_strdup_printf ("%s#%s:%s", server, archive, archive);
+}
+
+/* The same in a database, as opened by another. */
+static inline char *fixture_place_for (const Fixture *f, const EcfsUuid *holder)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (holder, text);
+    return g_strdup_printf ("%.*s:%s", (int) (strrchr (f->path, ':') - f->path), f->path, text);
 }
 
 /* For tests of what only SQLite has. */

@@ -206,7 +206,7 @@ static void test_remove (void)
 #undef RMDIR
     g_assert_cmpuint (get_totals (&f).n_inodes, ==, 3);
     fixture_reopen (&f);
-    OK (e, ecfs_catalog_drop_orphans (f.catalog, &e));
+    OK (e, ecfs_catalog_drop_orphans (f.catalog, INT64_MAX, &e));
     g_assert_cmpuint (get_totals (&f).n_inodes, ==, 1);
     uint64_t again = make_file (&f, ECFS_ROOT_INO, "new");
     g_assert_cmpuint (again, >, dir + 1); /* numbers never come back */
@@ -552,7 +552,7 @@ static void test_nameless_dropped (void)
     const EcfsNewInode file = {.mode = S_IFREG | 0600};
     fixture_init (&f);
     OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, NULL, &file, &attr, NULL, &e));
-    OK (e, ecfs_catalog_drop_orphans (f.catalog, &e));
+    OK (e, ecfs_catalog_drop_orphans (f.catalog, INT64_MAX, &e));
     g_assert_cmpint (CODE (e, ecfs_catalog_getattr (f.catalog, attr.ino, &attr, &e)), ==, ENOENT);
     g_assert_cmpuint (get_totals (&f).n_files, ==, 0);
     fixture_clear (&f);

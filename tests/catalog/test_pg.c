@@ -10,9 +10,7 @@
 /* The fixture's, opened by another holder. */
 static int open_as (const Fixture *f, const EcfsUuid *holder, unsigned flags)
 {
-    char text[ECFS_UUID_TEXT_SIZE];
-    ecfs_uuid_text (holder, text);
-    g_autofree char *location = g_strconcat (f->path, ":", text, NULL);
+    g_autofree char *location = fixture_place_for (f, holder);
     g_autoptr (GError) error = NULL;
     EcfsCatalog *catalog = ecfs_catalog_open (location, flags, &error);
     g_assert_true ((catalog == NULL) == (error != NULL));
@@ -47,16 +45,16 @@ static void test_fenced (void)
     fixture_init (&f);
     (void) make_file (&f, ECFS_ROOT_INO, "before");
     OK (e, ecfs_catalog_barrier (f.catalog, &e));
-    run_pg_sql (f.path, "UPDATE holder SET session = 'another', who = 'a test' WHERE id = 1");
+    run_pg_sql (f.path, "UPDATE members SET session = 'another'");
     EcfsNewInode new = {.mode = S_IFREG | 0644};
     EcfsAttr attr;
     g_autoptr (GError) error = NULL;
     g_assert_false (ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "after", &new, &attr, NULL, &error));
     g_assert_error (error, ECFS_ERROR, ESTALE);
-    g_assert_nonnull (strstr (error->message, "a test has taken the archive over"));
+    g_assert_nonnull (strstr (error->message, "another process has taken over"));
     g_assert_nonnull (ecfs_catalog_behind (f.catalog));
     fixture_close (&f); /* nothing of it is lost */
-    run_pg_sql (f.path, "UPDATE holder SET session = NULL WHERE id = 1");
+    run_pg_sql (f.path, "UPDATE members SET session = NULL");
     fixture_open (&f, 0);
     g_assert_cmpint (CODE (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "after", &attr, &e)), ==, ENOENT);
     OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "before", &attr, &e));
@@ -135,7 +133,7 @@ static void test_refused (void)
     EcfsAttr attr;
     fixture_init (&f);
     run_pg_sql (f.path, function);
-    run_pg_sql (f.path, "CREATE TRIGGER refuse BEFORE UPDATE ON holder FOR EACH ROW WHEN (NEW.txn <> OLD.txn) "
+    run_pg_sql (f.path, "CREATE TRIGGER refuse BEFORE UPDATE ON members FOR EACH ROW WHEN (NEW.txn <> OLD.txn) "
                         "EXECUTE FUNCTION refuse ()");
     g_assert_true (makes (&f, "first"));
     OK (e, ecfs_catalog_barrier (f.catalog, &e));
@@ -143,7 +141,7 @@ static void test_refused (void)
         g_assert_false (makes (&f, "none"));
     g_assert_true (makes (&f, "second"));
     OK (e, ecfs_catalog_barrier (f.catalog, &e));
-    run_pg_sql (f.path, "DROP TRIGGER refuse ON holder");
+    run_pg_sql (f.path, "DROP TRIGGER refuse ON members");
     run_pg_sql (f.path, "CREATE TRIGGER refuse BEFORE INSERT ON entries FOR EACH ROW EXECUTE FUNCTION refuse ()");
     run_pg_sql (f.path, "SELECT setval ('asked', 1, false)");
     g_assert_true (makes (&f, "third"));
@@ -196,7 +194,7 @@ static void test_lost_commits (void)
         g_assert_true (makes (&f, name));
         OK (e, ecfs_catalog_barrier (f.catalog, &e));
     }
-    run_pg_sql (f.path, "UPDATE holder SET txn = txn - 1");
+    run_pg_sql (f.path, "UPDATE members SET txn = txn - 1");
     g_assert_false (ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "after", &new, &attr, NULL, &error));
     g_assert_error (error, ECFS_ERROR, ESTALE);
     g_assert_nonnull (strstr (error->message, "lacks changes that it had committed"));
@@ -210,7 +208,7 @@ static void test_durable (void)
     fixture_init (&f);
     run_pg_sql (f.path, "CREATE TABLE seen (value text); CREATE FUNCTION see () RETURNS trigger LANGUAGE plpgsql "
                         "SET search_path FROM CURRENT AS $$ BEGIN INSERT INTO seen VALUES (current_setting "
-                        "('synchronous_commit')); RETURN NEW; END $$; CREATE TRIGGER see BEFORE UPDATE ON holder FOR "
+                        "('synchronous_commit')); RETURN NEW; END $$; CREATE TRIGGER see BEFORE UPDATE ON members FOR "
                         "EACH ROW EXECUTE FUNCTION see ()");
     run_pg_sql (f.path, "ALTER SYSTEM SET synchronous_commit = off");
     run_pg_sql (f.path, "SELECT pg_reload_conf ()");

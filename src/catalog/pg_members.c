@@ -1,0 +1,473 @@
+/*
+ * Who has an archive open for writing: `members`, one row for each archive directory that ever did, which every
+ * transaction of that member changes. So it shows signs of life, decides whether a COMMIT that nobody answered took
+ * effect, and fences: a member that was taken for dead finds no session of its own in it, and can change nothing more.
+ *
+ * One of them leads (`holder`): what is done once for all of them, as sending the journal and deleting, is its part. It
+ * may have the archive alone, and then nobody else comes in.
+ *
+ * Members take turns: each transaction changes the row of `holder` first, and so waits for the one before it. Within
+ * its turn a member sees what all others have committed, and what it reads stays so until it commits itself.
+ *
+ * Whether a member is alive is judged by the number of its signs while one looks, never by clocks of several machines.
+ */
+#include "catalog/catalog.h"
+#include "catalog/pg_priv.h"
+
+#include <inttypes.h>
+#include <libpq-fe.h>
+#include <unistd.h>
+
+#define LOOK_US (G_USEC_PER_SEC / 2)
+
+_Atomic int64_t ecfs_pg_dead_us = 60 * G_USEC_PER_SEC;
+
+/* Another that has a session. */
+typedef struct Other {
+    char *uuid;
+    char *session;
+    char *who;
+    char *signs; /* changes with each */
+    bool leads;
+    bool alone;
+} Other;
+
+static void free_other (gpointer data)
+{
+    Other *self = data;
+    g_free (self->uuid);
+    g_free (self->session);
+    g_free (self->who);
+    g_free (self->signs);
+    g_free (self);
+}
+
+static GPtrArray *read_others (Pg *self, GError **error)
+{
+    char own[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&self->holder, own);
+    g_autofree char *sql = g_strdup_printf (
+        "SELECT m.uuid, m.session, m.who, m.beat || '-' || m.txn, h.session = m.session, h.alone FROM \"%s\".members m "
+        "CROSS JOIN \"%s\".holder h WHERE m.session IS NOT NULL AND m.uuid <> '%s' ORDER BY m.id",
+        self->schema, self->schema, own);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking who has it open", error);
+    if (rows == NULL)
+        return NULL;
+    GPtrArray *others = g_ptr_array_new_with_free_func (free_other);
+    for (int i = 0; i < PQntuples (rows); i++) {
+        Other *other = g_new (Other, 1);
+        *other = (Other){.uuid = g_strdup (PQgetvalue (rows, i, 0)),
+                         .session = g_strdup (PQgetvalue (rows, i, 1)),
+                         .who = g_strdup (PQgetvalue (rows, i, 2)),
+                         .signs = g_strdup (PQgetvalue (rows, i, 3)),
+                         .leads = strcmp (PQgetvalue (rows, i, 4), "t") == 0};
+        other->alone = other->leads && strcmp (PQgetvalue (rows, i, 5), "t") == 0;
+        g_ptr_array_add (others, other);
+    }
+    return others;
+}
+
+static const Other *find_other (const GPtrArray *others, const char *session)
+{
+    for (guint i = 0; i < others->len; i++) {
+        const Other *other = g_ptr_array_index (others, i);
+        if (strcmp (other->session, session) == 0)
+            return other;
+    }
+    return NULL;
+}
+
+/* Whether it keeps this process out while it is alive. */
+static bool is_in_the_way (const Pg *self, const Other *other)
+{
+    return other->alone || !self->is_member;
+}
+
+static bool fail_held (const Pg *self, const Other *other, GError **error)
+{
+    if (other->alone)
+        return ecfs_fail (error, EBUSY,
+                          "catalog %s: %s has the archive open for writing, and for itself: end that, use it there, or "
+                          "mount with -o ro",
+                          self->name, other->who);
+    return ecfs_fail (error, EBUSY,
+                      "catalog %s: %s has the archive open for writing as one of many, and this needs it for itself: "
+                      "do it there, or unmount it there first",
+                      self->name, other->who);
+}
+
+/* Of @before those that gave no sign for as long as makes them dead. NULL: one that is in the way did. */
+static GPtrArray *watch (Pg *self, const GPtrArray *before, GError **error)
+{
+    int64_t until_us = g_get_monotonic_time () + ecfs_pg_dead_us;
+    g_autoptr (GPtrArray) silent = g_ptr_array_new ();
+    for (guint i = 0; i < before->len; i++) {
+        Other *other = g_ptr_array_index (before, i);
+        if (!is_in_the_way (self, other))
+            continue;
+        g_ptr_array_add (silent, other);
+        g_message ("catalog %s: %s had it open for writing; looking for %d s whether that is alive", self->name,
+                   other->who, (int) (ecfs_pg_dead_us / G_USEC_PER_SEC));
+    }
+    while (silent->len > 0 && g_get_monotonic_time () < until_us) {
+        g_usleep (LOOK_US);
+        g_autoptr (GPtrArray) now = read_others (self, error);
+        if (now == NULL)
+            return NULL;
+        for (guint i = silent->len; i-- > 0;) {
+            const Other *was = g_ptr_array_index (silent, i);
+            const Other *is = find_other (now, was->session);
+            if (is == NULL)
+                g_ptr_array_remove_index (silent, i); /* it has left */
+            else if (strcmp (is->signs, was->signs) != 0) {
+                told (fail_held (self, is, error));
+                return NULL;
+            }
+        }
+    }
+    return g_steal_pointer (&silent);
+}
+
+/* Within the turn: each that is to be dead has given no sign since, and can do nothing from now on. *ret_all: so it is
+ * with all that are in the way. */
+static bool fence (Pg *self, const GPtrArray *silent, bool *ret_all, GError **error)
+{
+    g_autoptr (GPtrArray) now = read_others (self, error);
+    if (now == NULL)
+        return false;
+    *ret_all = true;
+    for (guint i = 0; i < now->len; i++) {
+        const Other *is = g_ptr_array_index (now, i);
+        const Other *was = find_other (silent, is->session);
+        bool dead = was != NULL && strcmp (was->signs, is->signs) == 0;
+        g_autofree char *sql = g_strdup_printf ("UPDATE \"%s\".members SET session = NULL WHERE session = '%s'",
+                                                self->schema, is->session);
+        if (dead && !ecfs_pg_run_sql (self, sql, "taking it", NULL, error))
+            return false;
+        *ret_all = *ret_all && (dead || !is_in_the_way (self, is));
+    }
+    return true;
+}
+
+/* Within the turn. */
+static bool enter (Pg *self, GError **error)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE], session[ECFS_UUID_TEXT_SIZE];
+    EcfsUuid fresh = ecfs_uuid_new ();
+    ecfs_uuid_text (&self->holder, uuid);
+    ecfs_uuid_text (&fresh, session);
+    g_autofree char *who = g_strdup_printf ("process %d on %s", (int) getpid (), g_get_host_name ());
+    g_autofree char *sql = g_strdup_printf (
+        "INSERT INTO \"%s\".members (uuid, session, who, beat, txn) VALUES ($1, $2, $3, 0, 0) ON CONFLICT (uuid) DO "
+        "UPDATE SET session = $2, who = $3, beat = members.beat + 1, txn = 0 RETURNING id, beat",
+        self->schema);
+    const char *values[] = {uuid, session, who};
+    autoresult *row = PQexecParams (self->conn, sql, G_N_ELEMENTS (values), NULL, values, NULL, NULL, 0);
+    if (PQresultStatus (row) != PGRES_TUPLES_OK || PQntuples (row) != 1)
+        return ecfs_pg_fail (self, row, "taking it", error);
+    self->member = g_ascii_strtoll (PQgetvalue (row, 0, 0), NULL, 10);
+    g_free (self->session);
+    self->session = g_strdup (session);
+    self->txn = self->committed = 0;
+    self->taken_at = g_ascii_strtoull (PQgetvalue (row, 0, 1), NULL, 10);
+    return true;
+}
+
+/* Within the turn: where nobody who has a session leads, this one does. What a catalog brings that was copied here is
+ * the work of who leads first. */
+static bool lead_if_free (Pg *self, GError **error)
+{
+    uint64_t changes = 0;
+    g_autofree char *sql = g_strdup_printf (
+        "UPDATE \"%s\".staging SET member = %" PRId64 " WHERE member = 0 AND EXISTS (SELECT 1 FROM \"%s\".holder WHERE "
+        "session IS NULL); UPDATE \"%s\".holder h SET session = '%s', alone = %s WHERE NOT EXISTS (SELECT 1 FROM "
+        "\"%s\".members m WHERE m.session = h.session AND m.session <> '%s') AND EXISTS (SELECT 1 FROM \"%s\".members "
+        "m "
+        "WHERE m.session = '%s')",
+        self->schema, self->member, self->schema, self->schema, self->session, self->is_member ? "false" : "true",
+        self->schema, self->session, self->schema, self->session);
+    if (!ecfs_pg_run_sql (self, sql, "taking it", &changes, error))
+        return false;
+    self->leads = changes == 1;
+    return true;
+}
+
+static bool begin_turn (Pg *self, GError **error)
+{
+    g_autofree char *sql =
+        g_strdup_printf ("BEGIN; UPDATE \"%s\".holder SET turn = turn + 1 WHERE id = 1", self->schema);
+    return ecfs_pg_end_read (self, error) && ecfs_pg_run_sql (self, sql, "taking it", NULL, error);
+}
+
+/* One try. *ret_taken false without an error: somebody came in between. */
+static bool try_to_take (Pg *self, bool *ret_taken, GError **error)
+{
+    g_autoptr (GPtrArray) before = read_others (self, error);
+    g_autoptr (GPtrArray) silent = before == NULL ? NULL : watch (self, before, error);
+    if (silent == NULL)
+        return false;
+    if (begin_turn (self, error) && fence (self, silent, ret_taken, error) &&
+        (!*ret_taken || (enter (self, error) && lead_if_free (self, error))) &&
+        ecfs_pg_run_sql (self, *ret_taken ? "COMMIT" : "ROLLBACK", "taking it", NULL, error))
+        return true;
+    (void) ecfs_pg_run_sql (self, "ROLLBACK", "taking it", NULL, NULL); /* the first error is told */
+    g_clear_pointer (&self->session, g_free);
+    self->leads = false;
+    return false;
+}
+
+bool ecfs_pg_take (Pg *self, GError **error)
+{
+    bool taken = false;
+    while (!taken)
+        if (!try_to_take (self, &taken, error))
+            return false;
+    return true;
+}
+
+bool ecfs_pg_find_member (Pg *self, GError **error)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&self->holder, uuid);
+    g_autofree char *sql = g_strdup_printf ("SELECT id FROM \"%s\".members WHERE uuid = '%s'", self->schema, uuid);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking who has it open", error);
+    if (rows != NULL && PQntuples (rows) == 1)
+        self->member = g_ascii_strtoll (PQgetvalue (rows, 0, 0), NULL, 10);
+    return rows != NULL;
+}
+
+void ecfs_pg_leave (Pg *self)
+{
+    if (self->session == NULL || ecfs_pg_is_away (self))
+        return;
+    if (PQtransactionStatus (self->conn) != PQTRANS_IDLE)
+        (void) ecfs_pg_run_sql (self, "ROLLBACK", "leaving it", NULL, NULL); /* the next says it */
+    self->end_read = false;
+    g_autofree char *sql = g_strdup_printf ("UPDATE \"%s\".holder SET session = NULL, alone = false WHERE session = "
+                                            "'%s'; UPDATE \"%s\".members SET session "
+                                            "= NULL WHERE session = '%s'",
+                                            self->schema, self->session, self->schema, self->session);
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_pg_run_sql (self, sql, "leaving it", NULL, &why))
+        g_info ("%s", why->message); /* the next looks whether this is alive */
+}
+
+#define ADVICE                                                                                                         \
+    "; nothing is stored or deleted by what it says: unmount, and 'ecfs takeover' makes the catalog anew from the "    \
+    "endpoints"
+
+/* Of one that has no turn any more: the database is not what it was, where it has fewer signs of life than when this
+ * process came in, or not its last transaction. */
+static bool fail_fenced (Pg *self, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf ("SELECT session = '%s', beat FROM \"%s\".members WHERE id = %" PRId64,
+                                            self->session, self->schema, self->member);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking who has it open", NULL);
+    self->is_behind = true;
+    self->leads = false;
+    if (rows != NULL && (PQntuples (rows) != 1 || strcmp (PQgetvalue (rows, 0, 0), "t") == 0 ||
+                         g_ascii_strtoull (PQgetvalue (rows, 0, 1), NULL, 10) < self->taken_at))
+        return ecfs_fail (error, ESTALE,
+                          "catalog %s: the database lacks changes that it had committed, as after a failover to a "
+                          "standby that lagged, or a restored backup" ADVICE,
+                          self->name);
+    return ecfs_fail (error, ESTALE,
+                      "catalog %s: another process has taken over what this one had open, as nothing was heard of it: "
+                      "unmount it here, and mount it again",
+                      self->name);
+}
+
+bool ecfs_pg_check_same (Pg *self, GError **error)
+{
+    if (self->session == NULL || self->is_behind)
+        return true;
+    g_autofree char *sql =
+        g_strdup_printf ("SELECT 1 FROM \"%s\".members WHERE id = %" PRId64 " AND session = '%s' AND txn >= %" PRIu64,
+                         self->schema, self->member, self->session, self->committed);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking whether it is as it was", error);
+    return rows != NULL && (PQntuples (rows) == 1 || fail_fenced (self, error));
+}
+
+bool ecfs_pg_beat (Pg *self, GError **error)
+{
+    uint64_t changes = 0;
+    g_autofree char *sql =
+        g_strdup_printf ("UPDATE \"%s\".members SET beat = beat + 1 WHERE id = %" PRId64 " AND session = '%s'",
+                         self->schema, self->member, self->session);
+    return ecfs_pg_connect (self, error) && ecfs_pg_end_read (self, error) &&
+           ecfs_pg_run_sql (self, sql, "a sign of life", &changes, error) &&
+           (changes == 1 || fail_fenced (self, error));
+}
+
+bool ecfs_pg_begin (Pg *self, GError **error)
+{
+    uint64_t changes = 0;
+    g_autofree char *sql = g_strdup_printf (
+        "%s%s; UPDATE \"%s\".holder SET turn = turn + 1 WHERE id = 1; UPDATE \"%s\".members SET txn = %" PRIu64
+        ", beat = beat + 1 WHERE id = %" PRId64 " AND session = '%s' AND txn = %" PRIu64,
+        self->end_read ? "ROLLBACK; " : "", self->statements[STMT_BEGIN].sql, self->schema, self->schema, self->txn + 1,
+        self->member, self->session, self->committed);
+    self->end_read = false;
+    bool begun = ecfs_pg_run_sql (self, sql, "BEGIN", &changes, error);
+    self->txn += begun;
+    if (begun && changes == 1)
+        return true;
+    if (!ecfs_pg_is_away (self))
+        (void) ecfs_pg_run_sql (self, "ROLLBACK", "ROLLBACK", NULL, NULL); /* nothing was changed */
+    return begun && fail_fenced (self, error);
+}
+
+/* The row is locked until the former connection's transaction has ended, one way or the other. */
+int ecfs_pg_settle (Pg *self, GError **error)
+{
+    g_autofree char *sql =
+        g_strdup_printf ("SELECT txn FROM \"%s\".members WHERE id = %" PRId64 " AND session = '%s' FOR UPDATE",
+                         self->schema, self->member, self->session);
+    if (!ecfs_pg_connect (self, error))
+        return -1;
+    if (!self->unsettled)
+        return 0;
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "asking what became of a COMMIT", error);
+    if (rows == NULL)
+        return -1;
+    if (PQntuples (rows) != 1) {
+        told (fail_fenced (self, error));
+        return -1;
+    }
+    uint64_t last = g_ascii_strtoull (PQgetvalue (rows, 0, 0), NULL, 10);
+    if (last != self->txn && last != self->committed) {
+        told (fail_fenced (self, error));
+        return -1;
+    }
+    self->unsettled = false;
+    self->committed = last;
+    return last == self->txn ? 1 : 0;
+}
+
+/* Watching the others */
+
+typedef struct Sight {
+    char *signs;
+    int64_t since_us;
+} Sight;
+
+static void free_sight (gpointer data)
+{
+    Sight *self = data;
+    g_free (self->signs);
+    g_free (self);
+}
+
+/* Those that have given no sign for as long as makes them dead, while this process looked all the time. */
+static GPtrArray *look_who_is_silent (Pg *self, GPtrArray *others)
+{
+    int64_t now_us = g_get_monotonic_time ();
+    if (self->sights == NULL)
+        self->sights = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, free_sight);
+    if (now_us - self->looked_us > ecfs_pg_dead_us / 4) /* it slept, and so may its connection have */
+        g_hash_table_remove_all (self->sights);
+    self->looked_us = now_us;
+    GPtrArray *silent = g_ptr_array_new ();
+    for (guint i = 0; i < others->len; i++) {
+        Other *other = g_ptr_array_index (others, i);
+        Sight *sight = g_hash_table_lookup (self->sights, other->session);
+        if (sight != NULL && strcmp (sight->signs, other->signs) == 0) {
+            if (now_us - sight->since_us >= ecfs_pg_dead_us)
+                g_ptr_array_add (silent, other);
+            continue;
+        }
+        sight = g_new (Sight, 1);
+        *sight = (Sight){.signs = g_strdup (other->signs), .since_us = now_us};
+        g_hash_table_replace (self->sights, g_strdup (other->session), sight);
+    }
+    return silent;
+}
+
+static bool has_leader (GPtrArray *others, GPtrArray *silent)
+{
+    for (guint i = 0; i < others->len; i++) {
+        Other *other = g_ptr_array_index (others, i);
+        if (other->leads && !g_ptr_array_find (silent, other, NULL))
+            return true;
+    }
+    return false;
+}
+
+bool ecfs_pg_look_around (Pg *self, GError **error)
+{
+    bool all = false;
+    if (!ecfs_pg_beat (self, error)) {
+        self->leads = self->leads && ecfs_pg_is_away (self);
+        return false;
+    }
+    g_autoptr (GPtrArray) others = read_others (self, error);
+    if (others == NULL)
+        return false;
+    g_autoptr (GPtrArray) silent = look_who_is_silent (self, others);
+    if (silent->len == 0 && (self->leads || has_leader (others, silent)))
+        return true;
+    for (guint i = 0; i < silent->len; i++)
+        g_message ("catalog %s: nothing was heard of %s for %d s: it is taken for dead", self->name,
+                   ((Other *) g_ptr_array_index (silent, i))->who, (int) (ecfs_pg_dead_us / G_USEC_PER_SEC));
+    if (begin_turn (self, error) && fence (self, silent, &all, error) && (self->leads || lead_if_free (self, error)) &&
+        ecfs_pg_run_sql (self, "COMMIT", "leading it", NULL, error))
+        return true;
+    (void) ecfs_pg_run_sql (self, "ROLLBACK", "leading it", NULL, NULL); /* the first error is told */
+    return false;
+}
+
+/* What they say to each other */
+
+bool ecfs_pg_ask_leader (Pg *self, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error)
+{
+    g_autofree char *sql =
+        g_strdup_printf ("UPDATE \"%s\".leader_asked SET wanted = %" PRIu64 " WHERE wanted < %" PRIu64
+                         "; SELECT stored, tries, convert_from (trouble, 'UTF8') FROM \"%s\".leader_asked",
+                         self->schema, sequence, sequence, self->schema);
+    *ret_answer = (EcfsLeaderAnswer){.stored = 0};
+    autoresult *rows = ecfs_pg_end_read (self, error) ? ecfs_pg_ask_sql (self, sql, "asking who leads", error) : NULL;
+    if (rows == NULL)
+        return false;
+    if (PQntuples (rows) != 1)
+        return ecfs_fail (error, EBADMSG, "catalog %s: table leader_asked has no row", self->name);
+    *ret_answer = (EcfsLeaderAnswer){.stored = g_ascii_strtoull (PQgetvalue (rows, 0, 0), NULL, 10),
+                                     .tries = g_ascii_strtoull (PQgetvalue (rows, 0, 1), NULL, 10),
+                                     .trouble = PQgetisnull (rows, 0, 2) ? NULL : g_strdup (PQgetvalue (rows, 0, 2))};
+    return true;
+}
+
+bool ecfs_pg_wanted (Pg *self, uint64_t *ret_sequence, GError **error)
+{
+    g_autofree char *sql =
+        g_strdup_printf ("SELECT wanted FROM \"%s\".leader_asked WHERE wanted > stored", self->schema);
+    autoresult *rows =
+        ecfs_pg_end_read (self, error) ? ecfs_pg_ask_sql (self, sql, "looking what is wanted", error) : NULL;
+    if (rows != NULL)
+        *ret_sequence = PQntuples (rows) == 0 ? 0 : g_ascii_strtoull (PQgetvalue (rows, 0, 0), NULL, 10);
+    return rows != NULL;
+}
+
+bool ecfs_pg_answer (Pg *self, uint64_t sequence, const char *trouble, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf (
+        "UPDATE \"%s\".leader_asked SET stored = CASE WHEN $2::text IS NULL THEN $1::bigint ELSE stored END, tries = "
+        "tries + "
+        "1, "
+        "trouble = convert_to ($2, 'UTF8') WHERE EXISTS (SELECT 1 FROM \"%s\".holder WHERE session = $3)",
+        self->schema, self->schema);
+    g_autofree char *number = g_strdup_printf ("%" PRIu64, sequence);
+    g_autofree char *text = trouble == NULL ? NULL : g_utf8_make_valid (trouble, -1);
+    const char *values[] = {number, text, self->session};
+    if (!ecfs_pg_end_read (self, error))
+        return false;
+    autoresult *done = PQexecParams (self->conn, sql, G_N_ELEMENTS (values), NULL, values, NULL, NULL, 0);
+    return PQresultStatus (done) == PGRES_COMMAND_OK || ecfs_pg_fail (self, done, "answering members", error);
+}
+
+char *ecfs_pg_leader (Pg *self)
+{
+    g_autofree char *sql = g_strdup_printf (
+        "SELECT m.who FROM \"%s\".members m JOIN \"%s\".holder h ON m.session = h.session", self->schema, self->schema);
+    autoresult *rows = ecfs_pg_end_read (self, NULL) ? ecfs_pg_ask_sql (self, sql, "looking who leads", NULL) : NULL;
+    return rows == NULL || PQntuples (rows) == 0 ? NULL : g_strdup (PQgetvalue (rows, 0, 0));
+}

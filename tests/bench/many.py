@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+"""What names cost where the catalog is in a database: tests/bench/many.py [MILLISECONDS...]
+
+Operations a second of one program in a mount: with the catalog in a file, in PostgreSQL for one mount, and for many; the
+last also of four mounts that work at once in directories of their own, together. The database answers after so many
+milliseconds, an even number (0: as fast as it can). Where JUICEFS names a juicefs, that as well, with its metadata in
+the same server. Endpoints are six directories, rs:4+2. ECFS_BUILD names the build. Medians of three."""
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
+import lab  # noqa: E402
+import postgresql  # noqa: E402
+from conftest import Place  # noqa: E402
+from test_many_mounts import join  # noqa: E402
+
+N_FILES, N_SMALL, N_RUNS, N_TOGETHER = 150, 40, 3, 4
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def timed(n, what):
+    begun = time.monotonic()
+    what()
+    return n / (time.monotonic() - begun)
+
+
+def work(directory):
+    """Operations a second, by kind."""
+    directory.mkdir()
+    names = [directory / f"file{i}" for i in range(N_FILES)]
+    figures = {}
+    figures["mkdir"] = timed(N_FILES, lambda: [(directory / f"dir{i}").mkdir() for i in range(N_FILES)])
+    figures["symlink"] = timed(N_FILES, lambda: [name.symlink_to("target") for name in names])
+    figures["rename"] = timed(N_FILES, lambda: [name.rename(f"{name}.new") for name in names])
+    figures["stat"] = timed(N_FILES, lambda: [os.lstat(f"{name}.new") for name in names])
+    figures["readdir"] = timed(2 * N_FILES, lambda: list(os.scandir(directory)))
+    figures["unlink"] = timed(N_FILES, lambda: [os.unlink(f"{name}.new") for name in names])
+    figures["close 4 KiB"] = timed(N_SMALL, lambda: [name.write_bytes(b"x" * 4096) for name in names[:N_SMALL]])
+    return figures
+
+
+def median_of(runs):
+    return {kind: statistics.median(run[kind] for run in runs) for kind in runs[0]}
+
+
+def measure(mountpoint, name):
+    return median_of([work(mountpoint / f"{name}-{i}") for i in range(N_RUNS)])
+
+
+def together(mounts, name):
+    """The sum of what all do at once."""
+    runs = []
+    for i in range(N_RUNS):
+        found = [None] * len(mounts)
+
+        def one(number):
+            found[number] = work(mounts[number] / f"{name}-{i}-{number}")
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(len(mounts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        runs.append({kind: sum(part[kind] for part in found) for kind in found[0]})
+    return median_of(runs)
+
+
+def archive_of(place, location, mounts):
+    words = ["--set", f"catalog={location}", "--set", f"catalog_mounts={mounts}"] if location else []
+    return place.archive(place.directories(), "rs:4+2", "--key", "none", *words)
+
+
+def of_juicefs(place, location):
+    program, directory = os.environ["JUICEFS"], place.path / "juicefs"
+    mountpoint = directory / "mnt"
+    mountpoint.mkdir(parents=True)
+    meta = location.replace("postgresql://", "postgres://") + "?sslmode=disable"
+    subprocess.run([program, "format", "--storage", "file", "--bucket", f"{directory}/", meta, "bench"], check=True, capture_output=True)
+    process = subprocess.Popen([program, "mount", "--no-usage-report", "--cache-dir", str(directory / "cache"), meta, str(mountpoint)],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        lab.until(lambda: lab.is_mounted(mountpoint), 60, "juicefs is mounted")
+        return measure(mountpoint, "one")
+    finally:
+        subprocess.run(["umount", mountpoint], check=False)
+        process.wait(60)
+
+
+def table(rows):
+    kinds = list(next(iter(rows.values())))
+    print(f"{'':28}" + "".join(f"{kind:>13}" for kind in kinds))
+    for name, figures in rows.items():
+        print(f"{name:28}" + "".join(f"{figures[kind]:13.0f}" for kind in kinds), flush=True)
+
+
+def bench(delay_ms):
+    port, rows, place = free_port(), {}, Place(None)
+    with postgresql.Cluster("fsync = on", port=port) as cluster:
+        proxy = lab.Proxy(port)
+        try:
+            if delay_ms:
+                proxy.tell("delay", delay_ms // 2)
+            location = f"postgresql://ecfs@127.0.0.1:{proxy.port if delay_ms else port}/postgres"
+            secure = f"{location}?sslmode=disable"
+            mount = place.mount(archive_of(place, None, "one"))
+            rows["file"] = measure(mount.path, "one")
+            mount.umount()
+            mount = place.mount(archive_of(place, secure, "one"))
+            rows["PostgreSQL, one"] = measure(mount.path, "one")
+            mount.umount()
+            archive = archive_of(place, secure, "many")
+            mounts = [place.mount(archive)]
+            rows["PostgreSQL, many"] = measure(mounts[0].path, "one")
+            mounts += [place.mount(join(place, archive, f"other{i}")) for i in range(1, N_TOGETHER)]
+            rows[f"… {N_TOGETHER} mounts together"] = together([mount.path for mount in mounts], "all")
+            for mount in mounts:
+                mount.umount()
+            if "JUICEFS" in os.environ:
+                rows["juicefs"] = of_juicefs(place, location)
+        finally:
+            proxy.close()
+            place.close()
+    print(f"\n{delay_ms} ms away: operations a second")
+    table(rows)
+
+
+def main():
+    if not postgresql.have_postgresql():
+        sys.exit("there is no PostgreSQL here")
+    for delay in [int(word) for word in sys.argv[1:]] or [0]:
+        bench(delay)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+/* Several that have one catalog in PostgreSQL open for writing. */
+#include "catalog/catalog.h"
+#include "catalog/pg.h"
+#include "check_db.h"
+#include "fixture.h"
+
+#include <pthread.h>
+
+#define N_MEMBERS 3
+
+typedef struct Members {
+    Fixture one; /* of the first, which makes it */
+    char *locations[N_MEMBERS];
+    EcfsCatalog *catalogs[N_MEMBERS];
+} Members;
+
+static EcfsCatalog *open_member (const char *location)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *catalog = ecfs_catalog_open (location, ECFS_CATALOG_MEMBER, &error);
+    g_assert_no_error (error);
+    g_assert_true (ecfs_catalog_is_shared (catalog));
+    return catalog;
+}
+
+static void init_members (Members *m)
+{
+    fixture_init (&m->one);
+    fixture_add_endpoints (&m->one);
+    fixture_close (&m->one);
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        EcfsUuid uuid = ecfs_uuid_new ();
+        m->locations[i] = fixture_place_for (&m->one, &uuid);
+        m->catalogs[i] = open_member (m->locations[i]);
+    }
+}
+
+static Fixture *as (Members *m, unsigned i)
+{
+    m->one.catalog = m->catalogs[i];
+    return &m->one;
+}
+
+static void clear_members (Members *m)
+{
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        EcfsCatalog *catalog = m->catalogs[i];
+        OK (e, ecfs_catalog_close (catalog, &e));
+        g_free (m->locations[i]);
+    }
+    m->one.catalog = NULL;
+    fixture_clear (&m->one);
+}
+
+/* What one has made is there for the others as soon as it is made durable, whatever they looked at before. */
+static void test_all_see_all (void)
+{
+    Members m;
+    EcfsAttr attr;
+    init_members (&m);
+    for (unsigned i = 0; i < 30; i++) {
+        g_autofree char *name = g_strdup_printf ("file%u", i);
+        (void) make_file (as (&m, i % 3), ECFS_ROOT_INO, name);
+        OK (e, ecfs_catalog_barrier (m.catalogs[i % 3], &e));
+        for (unsigned j = 0; j < 3; j++)
+            OK (e, ecfs_catalog_lookup (m.catalogs[j], ECFS_ROOT_INO, name, &attr, &e));
+    }
+    g_assert_cmpuint (get_totals (as (&m, 1)).n_inodes, ==, 31);
+    clear_members (&m);
+}
+
+static void test_one_leads (void)
+{
+    Members m;
+    init_members (&m);
+    g_assert_true (ecfs_catalog_leads (m.catalogs[0]));
+    g_assert_false (ecfs_catalog_leads (m.catalogs[1]));
+    OK (e, ecfs_catalog_look_around (m.catalogs[1], &e));
+    g_assert_false (ecfs_catalog_leads (m.catalogs[1]));
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[0]), &e));
+    OK (e, ecfs_catalog_look_around (m.catalogs[2], &e));
+    OK (e, ecfs_catalog_look_around (m.catalogs[1], &e));
+    g_assert_true (ecfs_catalog_leads (m.catalogs[2]));
+    g_assert_false (ecfs_catalog_leads (m.catalogs[1]));
+    m.catalogs[0] = open_member (m.locations[0]);
+    g_assert_false (ecfs_catalog_leads (m.catalogs[0]));
+    clear_members (&m);
+}
+
+/* Who wants it alone, and members, keep each other out. */
+static void test_alone_or_not (void)
+{
+    Members m;
+    init_members (&m);
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_catalog_open (m.one.path, 0, &error));
+    g_assert_error (error, ECFS_ERROR, EBUSY);
+    g_clear_error (&error);
+    for (unsigned i = 0; i < N_MEMBERS; i++)
+        OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[i]), &e));
+    fixture_open (&m.one, 0);
+    g_assert_null (ecfs_catalog_open (m.locations[0], ECFS_CATALOG_MEMBER, &error));
+    g_assert_error (error, ECFS_ERROR, EBUSY);
+    fixture_close (&m.one);
+    for (unsigned i = 0; i < N_MEMBERS; i++)
+        m.catalogs[i] = open_member (m.locations[i]);
+    clear_members (&m);
+}
+
+/* One that is silent for too long is dead: another leads, what it announced is given up, and when it wakes it can
+ * change nothing. */
+static void test_dead_leader (void)
+{
+    Members m;
+    int64_t intent;
+    g_autoptr (GError) error = NULL;
+    init_members (&m);
+    uint64_t ino = make_file (as (&m, 0), ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (as (&m, 0), "rs:4+2", 1000, 6);
+    OK (e, ecfs_catalog_intent_begin (m.catalogs[0], object, ino, &intent, &e));
+    ecfs_pg_dead_us = 2 * G_USEC_PER_SEC;
+    for (int64_t until_us = g_get_monotonic_time () + 30 * G_USEC_PER_SEC;
+         !ecfs_catalog_leads (m.catalogs[1]) && g_get_monotonic_time () < until_us;) {
+        run_pg_sql (m.one.path, "UPDATE members SET beat = 1, txn = 1 WHERE id = 2"); /* as if it were silent */
+        g_usleep (G_USEC_PER_SEC / 10);
+        OK (e, ecfs_catalog_look_around (m.catalogs[1], &e));
+    }
+    g_assert_true (ecfs_catalog_leads (m.catalogs[1]));
+    ecfs_pg_dead_us = 20 * G_USEC_PER_SEC;
+    uint64_t n_deletions = get_totals (as (&m, 1)).n_deletions;
+    OK (e, ecfs_catalog_intents_abort_dead (m.catalogs[1], &e));
+    g_assert_cmpuint (get_totals (as (&m, 1)).n_deletions, ==, n_deletions + 6);
+    EcfsNewInode new = {.mode = S_IFREG | 0644};
+    EcfsAttr attr;
+    g_assert_false (ecfs_catalog_make (m.catalogs[0], ECFS_ROOT_INO, "after", &new, &attr, NULL, &error));
+    g_assert_error (error, ECFS_ERROR, ESTALE);
+    g_assert_cmpint (CODE (e, ecfs_catalog_look_around (m.catalogs[0], &e)), ==, ESTALE);
+    g_assert_false (ecfs_catalog_leads (m.catalogs[0]));
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[0]), &e));
+    m.catalogs[0] = open_member (m.locations[0]);
+    clear_members (&m);
+}
+
+/* Content of a file is staged by one at a time, unless that is gone. */
+static void test_one_stages (void)
+{
+    Members m;
+    int64_t first, second;
+    init_members (&m);
+    uint64_t ino = make_file (as (&m, 0), ECFS_ROOT_INO, "file");
+    OK (e, ecfs_catalog_staging_add (m.catalogs[0], ino, &first, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_staging_add (m.catalogs[1], ino, &second, &e)), ==, EBUSY);
+    OK (e, ecfs_catalog_staging_remove (m.catalogs[0], first, &e));
+    OK (e, ecfs_catalog_staging_add (m.catalogs[1], ino, &second, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_staging_add (m.catalogs[0], ino, &first, &e)), ==, EBUSY);
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[1]), &e));
+    OK (e, ecfs_catalog_staging_add (m.catalogs[0], ino, &first, &e));
+    m.catalogs[1] = open_member (m.locations[1]);
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (m.catalogs[1], NULL);
+    g_assert_cmpuint (rows->len, ==, 0);
+    g_assert_cmpuint (get_totals (as (&m, 1)).n_staged, ==, 1);
+    clear_members (&m);
+}
+
+typedef struct Maker {
+    EcfsCatalog *catalog;
+    pthread_t thread;
+    unsigned number;
+    unsigned n_made; /* files that this one made */
+} Maker;
+
+#define N_NAMES 100
+
+/* Makes names that others make, too, and moves directories that others move into each other. */
+static void *make_and_move (void *data)
+{
+    Maker *self = data;
+    for (unsigned i = 0; i < N_NAMES; i++) {
+        EcfsNewInode new = {.mode = S_IFREG | 0644};
+        EcfsAttr attr;
+        g_autofree char *name = g_strdup_printf ("file%u", i);
+        int code = CODE (e, ecfs_catalog_make (self->catalog, ECFS_ROOT_INO, name, &new, &attr, NULL, &e));
+        g_assert_true (code == 0 || code == EEXIST);
+        self->n_made += code == 0;
+        g_autofree char *from = g_strdup_printf ("dir%u", (i + self->number) % N_MEMBERS);
+        g_autofree char *to = g_strdup_printf ("dir%u", (i + self->number + 1) % N_MEMBERS);
+        EcfsAttr above, replaced;
+        if (!ecfs_catalog_lookup (self->catalog, ECFS_ROOT_INO, to, &above, NULL))
+            continue;
+        code = CODE (e, ecfs_catalog_rename (self->catalog, ECFS_ROOT_INO, from, above.ino, from, 0, &replaced, &e));
+        g_assert_true (code == 0 || code == ENOENT || code == EINVAL || code == ENOTEMPTY);
+        if (code == 0)
+            (void) CODE (e,
+                         ecfs_catalog_rename (self->catalog, above.ino, from, ECFS_ROOT_INO, from, 0, &replaced, &e));
+    }
+    return NULL;
+}
+
+static void tell (void *user, uint64_t ino, const char *text)
+{
+    (void) user;
+    g_test_message ("inode %" PRIu64 ": %s", ino, text);
+    g_test_fail ();
+}
+
+static void assert_sound (const char *path)
+{
+    bool sound = false;
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *reader = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, &error);
+    g_assert_no_error (error);
+    OK (e, ecfs_catalog_check (reader, tell, NULL, &sound, &e));
+    g_assert_true (sound);
+    OK (e, ecfs_catalog_close (reader, &e));
+}
+
+/* No name is made twice, no directory hangs in itself, no number of the journal is given twice or left out. */
+static void test_all_at_once (void)
+{
+    Members m;
+    Maker makers[N_MEMBERS];
+    unsigned n_made = 0;
+    init_members (&m);
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        g_autofree char *name = g_strdup_printf ("dir%u", i);
+        (void) make_dir (as (&m, 0), ECFS_ROOT_INO, name);
+    }
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        makers[i] = (Maker){.catalog = m.catalogs[i], .number = i};
+        g_assert_cmpint (pthread_create (&makers[i].thread, NULL, make_and_move, &makers[i]), ==, 0);
+    }
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        g_assert_cmpint (pthread_join (makers[i].thread, NULL), ==, 0);
+        n_made += makers[i].n_made;
+    }
+    g_assert_cmpuint (n_made, ==, N_NAMES);
+    for (unsigned i = 0; i < N_MEMBERS; i++)
+        OK (e, ecfs_catalog_barrier (m.catalogs[i], &e));
+    g_autoptr (GPtrArray) rows = ecfs_catalog_journal (m.catalogs[2], 0, 100000, NULL);
+    g_assert_cmpuint (rows->len, ==, ecfs_catalog_sequence (m.catalogs[0]));
+    for (guint i = 0; i < rows->len; i++)
+        g_assert_cmpuint (((EcfsJournalRow *) g_ptr_array_index (rows, i))->sequence, ==, i + 1);
+    assert_sound (m.one.path);
+    clear_members (&m);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    if (g_getenv ("ECFS_TEST_POSTGRESQL") == NULL)
+        return 77; /* on_postgresql.py runs it with one */
+    ecfs_pg_dead_us = 20 * G_USEC_PER_SEC;
+    g_test_add_func ("/members/all-see-what-one-has-made", test_all_see_all);
+    g_test_add_func ("/members/one-leads", test_one_leads);
+    g_test_add_func ("/members/alone-or-not", test_alone_or_not);
+    g_test_add_func ("/members/a-dead-leader", test_dead_leader);
+    g_test_add_func ("/members/one-stages-a-file", test_one_stages);
+    g_test_add_func ("/members/all-at-once", test_all_at_once);
+    return g_test_run ();
+}

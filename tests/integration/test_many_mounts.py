@@ -1,0 +1,233 @@
+"""Several mounts write one archive, whose catalog is in PostgreSQL."""
+import os
+import shutil
+import threading
+import time
+
+import lab
+import postgresql
+import pytest
+
+pytestmark = pytest.mark.skipif(not postgresql.have_postgresql(), reason="there is no PostgreSQL")
+FSCK = lab.BUILD / "tools/ecfs-fsck"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with postgresql.Cluster("fsync = on") as made:
+        yield made
+
+
+def make(place, cluster, *words):
+    words = words or ("--key", "none")
+    return place.archive(place.directories(), "rs:4+2", *words, "--set", f"catalog={cluster.location}",
+                         "--set", "catalog_mounts=many")
+
+
+def join(place, archive, name):
+    """The directory of another machine."""
+    joined = lab.Archive(place.path / name, archive.endpoints)
+    joined.path.mkdir(mode=0o700)
+    for name in ("ecfs.conf", "catalog-place", "key", "key-slots"):
+        if (archive.path / name).exists():
+            shutil.copy(archive.path / name, joined.path)
+    lab.ecfs("catalog", "join", joined.path)
+    return joined
+
+
+def same_tree(mounts, seconds=20):
+    """All see the same, bytes included."""
+    expected = lab.describe_tree(mounts[0].path)
+    for mount in mounts[1:]:
+        lab.until(lambda: lab.describe_tree(mount.path) == expected, seconds, "all mounts show the same")
+    return expected
+
+
+def is_clean(archive):
+    done = lab.run(FSCK, archive.path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_sees_what_the_other_writes(place, cluster):
+    archive = make(place, cluster)
+    other = join(place, archive, "other")
+    first, second = place.mount(archive), place.mount(other)
+    lab.real_tree(first.path / "tree", 40)
+    same_tree([first, second])
+    lab.real_tree(second.path / "another", 40)
+    (second.path / "tree/new").write_text("of the second\n")
+    same_tree([second, first])
+    shutil.rmtree(second.path / "tree")
+    (second.path / "another").rename(second.path / "moved")
+    expected = same_tree([second, first])
+    archive.await_stored()
+    other.await_stored()
+    first.umount()
+    lab.assert_same_tree(expected, lab.describe_tree(second.path))
+    second.umount()
+    is_clean(archive)
+
+
+@pytest.mark.parametrize("words", [(lab.AS_USERS,), ("--key", "none", "--set", "commit=async"), ("--key", "none", "--set", "small_file=0")],
+                         ids=["with-key", "async", "no-small-files"])
+def test_settings_of_all_kinds(place, cluster, words):
+    archive = make(place, cluster, *words)
+    other = join(place, archive, "other")
+    first, second = place.mount(archive), place.mount(other)
+    lab.real_tree(first.path / "tree", 30)
+    lab.real_tree(second.path / "another", 30)
+    archive.await_stored()
+    other.await_stored()
+    expected = same_tree([first, second])
+    second.umount()
+    first.umount()
+    is_clean(archive)
+    mount = place.mount(other)
+    lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+    mount.umount()
+
+
+def test_open_shows_what_was_closed(place, cluster):
+    """close-to-open: what one has closed, the other finds when it opens; by name, and by a name that it knows."""
+    archive = make(place, cluster)
+    first, second = place.mount(archive), place.mount(join(place, archive, "other"))
+    for round_ in range(15):
+        writer, reader = (first, second) if round_ % 2 else (second, first)
+        text = f"round {round_}\n" * (1 + 700 * round_ % 4001)
+        (writer.path / "file").write_text(text)
+        assert (reader.path / "file").read_text() == text
+        replaced = f"replaced in {round_}\n"
+        (writer.path / "temporary").write_text(replaced)
+        (writer.path / "temporary").rename(writer.path / "file")
+        lab.until(lambda: (reader.path / "file").read_text() == replaced, 5, "what took its place is seen")
+    first.umount()
+    second.umount()
+    is_clean(archive)
+
+
+def test_one_writes_a_file(place, cluster):
+    """Who would write what another has open for writing is told so, and nothing is lost."""
+    archive = make(place, cluster)
+    first, second = place.mount(archive), place.mount(join(place, archive, "other"))
+    (first.path / "log").write_text("begun\n")
+    with open(first.path / "log", "a", encoding="utf-8") as log:
+        log.write("by the first\n")
+        log.flush()
+        with pytest.raises(OSError, match="busy"):
+            open(second.path / "log", "a", encoding="utf-8")
+    with open(second.path / "log", "a", encoding="utf-8") as log:
+        log.write("by the second\n")
+    for mount in (first, second):
+        assert (mount.path / "log").read_text() == "begun\nby the first\nby the second\n"
+    first.umount()
+    second.umount()
+    is_clean(archive)
+
+
+def test_who_is_left_leads(place, cluster):
+    archive = make(place, cluster)
+    other = join(place, archive, "other")
+    first, second = place.mount(archive), place.mount(other)
+    (first.path / "file").write_text("of the first\n")
+    assert "leads" in lab.ecfs("endpoint", "drain", other.path, archive.endpoints[0].name, check=False).stderr
+    first.umount()
+    lab.until(lambda: "leads now" in second.text(), 60, "the other leads")
+    (second.path / "file").write_text("of the second\n")
+    other.await_stored()
+    again = lab.Archive(place.path / "again", archive.endpoints)
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    second.umount()
+    uuid_ = (archive.path / "catalog-place").read_text().split(":")[0].replace("-", "")
+    cluster.psql(f'DROP SCHEMA "ecfs_{uuid_}" CASCADE')
+    lab.ecfs("recover", again.path, "--force", "--set", f"catalog={cluster.location}", *words)
+    mount = place.mount(again)
+    assert (mount.path / "file").read_text() == "of the second\n"
+    mount.umount()
+
+
+class Worker(threading.Thread):
+    """Makes, changes, renames and removes files in a directory that others use, too; what it knows must be there."""
+
+    def __init__(self, mount, number, seconds):
+        super().__init__(daemon=True)
+        self.mount, self.number, self.until = mount, number, time.monotonic() + seconds
+        self.known, self.errors, self.n_done = {}, [], 0
+
+    def step(self, i):
+        directory = self.mount.path / "shared" / f"dir{i % 3}"
+        name = directory / f"{self.number}-{i % 40}"
+        text = f"{self.number} {i}\n" * (i % 50 + 1)
+        action = i % 7
+        if action < 5:
+            self.known.pop(name, None)
+            name.write_text(text)
+            self.known[name] = text
+        elif action == 5 and self.known:
+            old = next(iter(self.known))
+            text = self.known.pop(old)
+            new = old.with_name(old.name + "x")
+            self.known.pop(new, None)
+            old.rename(new)
+            self.known[new] = text
+        elif self.known:
+            old = next(iter(self.known))
+            self.known.pop(old)
+            old.unlink()
+        self.n_done += 1
+
+    def run(self):
+        i = 0
+        while time.monotonic() < self.until:
+            i += 1
+            try:
+                self.step(i)
+            except OSError as error:
+                self.errors.append(error)
+                time.sleep(0.1)
+
+
+def test_all_work_in_the_same_directories(place, cluster):
+    archive = make(place, cluster)
+    members = [archive] + [join(place, archive, f"other{i}") for i in range(2)]
+    mounts = [place.mount(member) for member in members]
+    for i in range(3):
+        (mounts[0].path / "shared" / f"dir{i}").mkdir(parents=True)
+    workers = [Worker(mount, number, 20) for number, mount in enumerate(mounts)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not [error for worker in workers for error in worker.errors]
+    assert all(worker.n_done > 20 for worker in workers)
+    same_tree(mounts)
+    for worker in workers:
+        for path, text in worker.known.items():
+            shown = mounts[0].path / path.relative_to(worker.mount.path)
+            assert shown.read_text() == text
+    for mount in mounts:
+        mount.umount()
+    is_clean(archive)
+
+
+def test_killed_mount_loses_nothing(place, cluster):
+    """Of a mount that is killed what was closed is there; what it was writing others may write after a while."""
+    archive = make(place, cluster)
+    other = join(place, archive, "other")
+    first, second = place.mount(archive), place.mount(other)
+    lab.real_tree(first.path / "tree", 20)
+    expected = same_tree([first, second])
+    half = open(first.path / "half", "w", encoding="utf-8")
+    half.write("not closed\n")
+    half.flush()
+    first.kill()
+    lab.until(lambda: "leads now" in second.text(), 120, "the other leads")
+    lab.assert_same_tree(expected, {path: seen for path, seen in lab.describe_tree(second.path).items() if path != "half"})
+    (second.path / "half").write_text("by the other\n")
+    other.await_stored()
+    first.start()
+    assert (first.path / "half").read_text() == "by the other\n"
+    kept = [path for path in (archive.path / "interrupted").iterdir()]
+    assert [path.read_text() for path in kept] == ["not closed\n"]
+    first.umount()
+    second.umount()
+    is_clean(archive)
