@@ -13,7 +13,8 @@ bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *
     return true;
 }
 
-/* Only one member at a time stages content of a file, so that none takes the place of what it did not know. */
+/* Only one member at a time has a row of a file, so that none takes the place of what it did not know: also one whose
+ * bytes are stored may have writers, who go on with those. */
 static bool take_from_others (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     if (!ecfs_is_member (self))
@@ -150,8 +151,6 @@ static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t
         return ecfs_fail (error, ENOENT, "staging row %" PRId64 " does not exist", id);
     if (found < 0)
         return false;
-    if (row.state == ECFS_STAGING_STORED && state != row.state && !take_from_others (self, row.ino, error))
-        return false;
     int64_t since_ns = state == row.state ? row.since_ns : ecfs_real_ns ();
     return EXEC (self, STAGING_UPDATE, error, INT (id), INT (state), INT (size), INT (since_ns), TEXT (failure)) &&
            (state != ECFS_STAGING_QUEUED || delete_older (self, row.ino, id, error)) &&
@@ -200,8 +199,8 @@ bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, b
     if (found == 0 || row.ino != ino)
         return ecfs_fail (error, ESTALE, "staging row %" PRId64 " of inode %" PRIu64 " is gone", staging, ino);
     if (!delete_older (self, ino, staging, error) || !EXEC (self, STAGING_NOT_FRESH, error, INT (ino)))
-        return false; /* newer ones may have begun before the file had content */
-    if (full)
+        return false;                   /* newer ones may have begun before the file had content */
+    if (full && !ecfs_is_member (self)) /* else nobody else may write it before this one leaves it */
         return delete_row (self, staging, error);
     return EXEC (self, STAGING_UPDATE, error, INT (staging), INT (ECFS_STAGING_STORED), INT (row.size),
                  INT (ecfs_real_ns ()), TEXT (NULL));

@@ -281,9 +281,9 @@
     Y (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id", \
        "SELECT " STAGING_COLUMNS " FROM staging WHERE member = MINE ORDER BY id") \
     Y (STAGING_ELSEWHERE, "SELECT NULL, 0 WHERE ? IS NULL", "SELECT m.who, m.session IS NOT NULL FROM staging s " \
-       "JOIN members m ON m.id = s.member WHERE s.ino = ? AND s.state < 2 AND s.member <> MINE ORDER BY 2 DESC LIMIT 1") \
+       "JOIN members m ON m.id = s.member WHERE s.ino = ? AND s.member <> MINE ORDER BY 2 DESC LIMIT 1") \
     Y (STAGING_DELETE_ELSEWHERE, "DELETE FROM staging WHERE ino = ? AND id < 0", \
-       "DELETE FROM staging WHERE ino = ? AND state < 2 AND member <> MINE") \
+       "DELETE FROM staging WHERE ino = ? AND member <> MINE") \
     X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5, "                           \
                        "fresh = CASE WHEN fresh <> 0 AND CAST (?2 AS BIGINT) < 2 THEN 1 ELSE 0 END WHERE id = ?1") \
     X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \

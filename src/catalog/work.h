@@ -52,8 +52,8 @@ typedef struct EcfsStagingRow {
 
 void ecfs_staging_row_free (EcfsStagingRow *row);
 
-/** A staging row for an inode that has content already. EBUSY: another member has content of it staged that is not
- * stored. What one that is gone had loses its row; its bytes stay where they are. */
+/** A staging row for an inode that has content already. EBUSY: another member has a row of it. What one that is gone
+ * had loses its row; its bytes stay where they are. */
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error);
 /**
  * While the state is OPEN or QUEUED the inode shows @size, from QUEUED on also @mtime_ns. What is QUEUED takes the

@@ -196,8 +196,9 @@ static void committed_locked (EcfsStagedTable *table, EcfsStaged *self, bool ful
     self->committed_generation = self->attempt_generation;
     self->full = full;
     self->kept = false;
-    self->row_state = full ? ECFS_ROW_NONE : ECFS_STAGING_STORED;
-    if (full)
+    const bool has_row = !full || ecfs_catalog_is_shared (ecfs_archive_catalog (table->archive)); /* until it leaves */
+    self->row_state = has_row ? (int) ECFS_STAGING_STORED : ECFS_ROW_NONE;
+    if (!has_row)
         self->row = 0;
     self->n_failures = 0;
     self->comes_packed = false;

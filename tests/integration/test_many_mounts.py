@@ -124,6 +124,28 @@ def test_one_writes_a_file(place, cluster):
     is_clean(archive)
 
 
+def test_who_has_it_open_keeps_it(place, cluster):
+    """Also what is stored is not for others to write while it is open for writing: they would be overwritten."""
+    archive = make(place, cluster)
+    first, second = place.mount(archive), place.mount(join(place, archive, "other"))
+    (first.path / "log").write_text("begun\n")
+    with open(first.path / "log", "a", encoding="utf-8") as log:
+        log.write("by the first\n")
+        log.flush()
+        os.close(os.dup(log.fileno()))  # stores it
+        assert (second.path / "log").read_text() == "begun\nby the first\n"
+        with pytest.raises(OSError, match="busy"):
+            open(second.path / "log", "a", encoding="utf-8")
+        log.write("again\n")
+    with open(second.path / "log", "a", encoding="utf-8") as log:
+        log.write("by the second\n")
+    for mount in (first, second):
+        assert (mount.path / "log").read_text() == "begun\nby the first\nagain\nby the second\n"
+    first.umount()
+    second.umount()
+    is_clean(archive)
+
+
 def test_who_is_left_leads(place, cluster):
     archive = make(place, cluster)
     other = join(place, archive, "other")
