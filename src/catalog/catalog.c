@@ -318,10 +318,14 @@ static bool begin (EcfsCatalog *self, GError **error)
         g_propagate_error (error, why);
         return false;
     }
-    if (!load_counters (self, &self->counters, error) || (self->is_member && !ecfs_age_follow (self, error))) {
+    bool begun = load_counters (self, &self->counters, error) && (!self->is_member || ecfs_age_follow (self, error));
+    if (begun && !in_transaction (self)) /* a query that came to a new connection is not within it */
+        begun = ecfs_fail (error, EIO, "catalog %s: the connection was lost", self->path);
+    if (!begun) {
         (void) ecfs_control (self, STMT_ROLLBACK, "ROLLBACK", NULL); /* nothing was changed */
         return false;
     }
+    self->base_sequence = self->counters.sequence;
     self->in_txn = true;
     self->txn++;
     self->begun_us = ecfs_now_us ();
@@ -401,9 +405,14 @@ static bool append_journal (EcfsCatalog *self, GError **error)
                                                       INT (now_ns), BLOB (self->record->data, self->record->len));
 }
 
+static bool is_given_up (const EcfsCatalog *self, const Op *op)
+{
+    return self->is_member && (!self->in_txn || op->txn != self->txn);
+}
+
 static void undo (EcfsCatalog *self, Op *op)
 {
-    op->is_lost = self->is_member && (!self->in_txn || op->txn != self->txn);
+    op->is_lost = is_given_up (self, op);
     if (op->is_lost)
         return;
     self->counters = op->counters;
@@ -436,6 +445,8 @@ static void undo (EcfsCatalog *self, Op *op)
 
 bool ecfs_op_end (EcfsCatalog *self, Op *op, bool ok, GError **error)
 {
+    if (ok && is_given_up (self, op)) /* whatever it made of the statement that failed */
+        ok = ecfs_fail (error, EIO, "catalog %s: the connection was lost", self->path);
     ok = ok && append_journal (self, error) && ecfs_control (self, STMT_RELEASE, "RELEASE", error);
     self->op_at = NO_OP;
     if (!ok)
@@ -509,7 +520,11 @@ bool ecfs_op_settle (EcfsCatalog *self, Op *op, GError **error)
 bool ecfs_wait_all (EcfsCatalog *self, GError **error)
 {
     Op op = {.txn = self->txn};
-    return ecfs_op_wait (self, &op, error) || op.is_lost; /* what was given up is no change that was made */
+    g_autoptr (GError) why = NULL;
+    if (ecfs_op_wait (self, &op, &why) || op.is_lost) /* what was given up is no change that was made */
+        return true;
+    g_propagate_error (error, g_steal_pointer (&why));
+    return false;
 }
 
 bool ecfs_op_again (EcfsCatalog *self, const Op *op, unsigned tries, GError **error)
@@ -852,9 +867,22 @@ static Counters counters_now (EcfsCatalog *self)
     return counters;
 }
 
+/* Of a shared catalog what is not committed may be given up, and its numbers become those of others' records. */
+static bool get_sequence (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
+{
+    Counters counters = {.sequence = self->base_sequence};
+    bool good = (self->is_member && self->in_txn) || get_counters (self, &counters, error);
+    *ret_sequence = counters.sequence;
+    return good;
+}
+
 uint64_t ecfs_catalog_sequence (EcfsCatalog *self)
 {
-    return counters_now (self).sequence;
+    uint64_t sequence = 0;
+    g_autoptr (GError) error = NULL;
+    if (!READ (self, get_sequence (self, &sequence, &error)))
+        g_warning ("%s", error->message);
+    return sequence;
 }
 
 int64_t ecfs_catalog_last_offset (EcfsCatalog *self)

@@ -60,6 +60,8 @@ bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n
 {
     if (self->detached)
         return ecfs_fail_detached (self, error);
+    if (self->is_member && !self->in_txn) /* it was given up in the middle of an operation that goes on all the same */
+        return ecfs_fail (error, EIO, "catalog %s: the connection was lost", self->path);
     if (!self->db->ops->run (self->db, id, values, n_values, error) &&
         (!ecfs_revive (self, error) || !self->db->ops->run (self->db, id, values, n_values, error)))
         return false;

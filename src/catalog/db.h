@@ -72,11 +72,12 @@ struct EcfsCatalog {
     uint32_t epoch; /* changed by restore.c only, before anybody else has the catalog */
     pthread_t flusher;
     /* guarded by lock */
-    EcfsDb *db;           /* owned */
-    CatalogAge age;       /* when it was opened; of a member that does not lead, when it was told last */
-    Counters counters;    /* valid in open and failing */
-    int64_t noted_age_ns; /* in the database; negative: noted in another boot */
-    int64_t followed_ns;  /* when the age was read last, since the boot; 0: never */
+    EcfsDb *db;             /* owned */
+    CatalogAge age;         /* when it was opened; of a member that does not lead, when it was told last */
+    Counters counters;      /* valid in open and failing */
+    uint64_t base_sequence; /* the last record's number before the transaction; likewise */
+    int64_t noted_age_ns;   /* in the database; negative: noted in another boot */
+    int64_t followed_ns;    /* when the age was read last, since the boot; 0: never */
     unsigned n_marks_removed;
     int64_t deleted_us;   /* by ecfs_now_us (): when a deletion ended last, or at the latest */
     GHashTable *lost;     /* numbers of files that lost content lately; NULL: none did; … */

@@ -143,8 +143,11 @@ static bool settle (EcfsCatalog *self, int64_t *after, bool *ret_more, GError **
 
 bool ecfs_catalog_marks_settle (EcfsCatalog *self, int64_t *after, bool *ret_more, GError **error)
 {
+    int64_t last = *after;
     *ret_more = false;
-    return CHANGE (self, error, settle (self, after, ret_more, error));
+    bool settled = CHANGE (self, error, (last = *after, settle (self, &last, ret_more, error)));
+    *after = settled ? last : *after;
+    return settled;
 }
 
 bool ecfs_mark_restore (EcfsCatalog *self, const EcfsJournalItem *item, GError **error)

@@ -249,6 +249,7 @@ static bool link_over (EcfsCatalog *self, uint64_t ino, uint64_t parent, const c
                        GError **error)
 {
     Inode inode, dir, old;
+    *ret_replaced = (EcfsAttr){.ino = 0}; /* it may be done anew, and there was something then */
     if (!ecfs_name_check (name, error) || !ecfs_inode_get (self, ino, &inode, error) ||
         !ecfs_inode_get_dir (self, parent, &dir, error))
         return false;

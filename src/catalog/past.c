@@ -83,8 +83,11 @@ static bool forget (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, boo
 
 bool ecfs_catalog_past_forget (EcfsCatalog *self, int64_t until_age_ns, int64_t *after, bool *ret_more, GError **error)
 {
+    int64_t last = *after;
     *ret_more = false;
-    return CHANGE (self, error, forget (self, until_age_ns, after, ret_more, error));
+    bool forgotten = CHANGE (self, error, (last = *after, forget (self, until_age_ns, &last, ret_more, error)));
+    *after = forgotten ? last : *after;
+    return forgotten;
 }
 
 char *ecfs_past_name (const EcfsUuid *object)

@@ -107,6 +107,7 @@ static bool rename_entry (EcfsCatalog *self, Move *move, uint64_t parent, uint64
     if ((flags & ~(unsigned) (RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 ||
         flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
         return ecfs_fail (error, EINVAL, "rename knows no flags %x", flags);
+    *ret_replaced = (EcfsAttr){.ino = 0}; /* it may be done anew, and there was something then */
     if (!find_both (self, move, parent, new_parent, error))
         return false;
     if (move->has_target && flags == RENAME_NOREPLACE)

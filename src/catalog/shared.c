@@ -293,6 +293,8 @@ static bool move_all (EcfsCatalog *self, const EcfsUuid *pack_uuid, const EcfsUu
     uint64_t bytes = 0;
     size_t n_places = 0;
     g_autoptr (EcfsObjectRow) object = pack == NULL ? NULL : ecfs_object_find (self, uuid, &found, error);
+    for (size_t i = 0; i < n_moves; i++) /* it may be done anew */
+        moves[i].moved = false;
     for (size_t i = 0; i < n_moves && found == 1; i++) {
         EcfsPackMove *move = &moves[i];
         if (move->length == 0 || move->to > pack->size || move->length > pack->size - move->to)
@@ -320,8 +322,6 @@ static bool move_all (EcfsCatalog *self, const EcfsUuid *pack_uuid, const EcfsUu
 bool ecfs_catalog_pack_move (EcfsCatalog *self, const EcfsUuid *pack, const EcfsUuid *object, EcfsPackMove *moves,
                              size_t n_moves, GError **error)
 {
-    for (size_t i = 0; i < n_moves; i++)
-        moves[i].moved = false;
     return CHANGE (self, error, move_all (self, pack, object, moves, n_moves, error));
 }
 
