@@ -264,13 +264,14 @@ static bool fail_fenced (Pg *self, GError **error)
                                             self->session, self->schema, self->member);
     autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking who has it open", NULL);
     self->is_behind = true;
-    self->leads = false;
     if (rows != NULL && (PQntuples (rows) != 1 || strcmp (PQgetvalue (rows, 0, 0), "t") == 0 ||
                          g_ascii_strtoull (PQgetvalue (rows, 0, 1), NULL, 10) < self->taken_at))
         return ecfs_fail (error, ESTALE,
                           "catalog %s: the database lacks changes that it had committed, as after a failover to a "
                           "standby that lagged, or a restored backup" ADVICE,
                           self->name);
+    if (rows != NULL)
+        self->leads = false;
     return ecfs_fail (error, ESTALE,
                       "catalog %s: another process has taken over what this one had open, as nothing was heard of it: "
                       "unmount it here, and mount it again",
@@ -395,7 +396,7 @@ static bool has_leader (GPtrArray *others, GPtrArray *silent)
 
 bool ecfs_pg_look_around (Pg *self, GError **error)
 {
-    bool all = false;
+    bool all = false, led = self->leads;
     if (!ecfs_pg_beat (self, error)) {
         self->leads = self->leads && ecfs_pg_is_away (self);
         return false;
@@ -412,7 +413,9 @@ bool ecfs_pg_look_around (Pg *self, GError **error)
     if (begin_turn (self, error) && fence (self, silent, &all, error) && (self->leads || lead_if_free (self, error)) &&
         ecfs_pg_run_sql (self, "COMMIT", "leading it", NULL, error))
         return true;
-    (void) ecfs_pg_run_sql (self, "ROLLBACK", "leading it", NULL, NULL); /* the first error is told */
+    self->leads = led; /* it is looked at again, also where COMMIT took effect after all */
+    if (!ecfs_pg_is_away (self))
+        (void) ecfs_pg_run_sql (self, "ROLLBACK", "leading it", NULL, NULL); /* the first error is told */
     return false;
 }
 

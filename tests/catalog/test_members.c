@@ -162,6 +162,67 @@ static void test_one_stages (void)
     clear_members (&m);
 }
 
+/* Makes COMMIT fail some times where there was such a change. */
+static void refuse_commit (Members *m, const char *event, const char *when, unsigned n_times)
+{
+    g_autofree char *function = g_strdup_printf (
+        "CREATE SEQUENCE tries; CREATE FUNCTION refuse () RETURNS trigger LANGUAGE plpgsql SET search_path FROM "
+        "CURRENT "
+        "AS $$ BEGIN IF nextval ('tries') <= %u THEN RAISE EXCEPTION 'refused'; END IF; RETURN NULL; END $$",
+        n_times);
+    g_autofree char *trigger =
+        g_strdup_printf ("CREATE CONSTRAINT TRIGGER refuse AFTER %s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN "
+                         "(%s) EXECUTE FUNCTION refuse ()",
+                         event, when);
+    run_pg_sql (m->one.path, function);
+    run_pg_sql (m->one.path, trigger);
+}
+
+/* Who could not tell the others that it leads does not. */
+static void test_leads_when_committed (void)
+{
+    Members m;
+    init_members (&m);
+    refuse_commit (&m, "UPDATE ON holder", "NEW.session IS NOT NULL AND NEW.session IS DISTINCT FROM OLD.session", 4);
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[0]), &e));
+    for (unsigned i = 0; i < 4; i++) {
+        g_assert_cmpint (CODE (e, ecfs_catalog_look_around (m.catalogs[1 + i % 2], &e)), !=, 0);
+        g_assert_false (ecfs_catalog_leads (m.catalogs[1]));
+        g_assert_false (ecfs_catalog_leads (m.catalogs[2]));
+    }
+    OK (e, ecfs_catalog_look_around (m.catalogs[2], &e));
+    OK (e, ecfs_catalog_look_around (m.catalogs[1], &e));
+    g_assert_true (ecfs_catalog_leads (m.catalogs[2]));
+    g_assert_false (ecfs_catalog_leads (m.catalogs[1]));
+    m.catalogs[0] = open_member (m.locations[0]);
+    clear_members (&m);
+}
+
+static void *unlink_target (void *data)
+{
+    EcfsAttr attr;
+    g_usleep (G_USEC_PER_SEC / 4); /* between two tries of what is done anew */
+    OK (e, ecfs_catalog_unlink (data, ECFS_ROOT_INO, "new", &attr, &e));
+    return NULL;
+}
+
+/* What is told of an operation that was done anew is of the last time. */
+static void test_told_of_the_last_try (void)
+{
+    Members m;
+    EcfsAttr replaced;
+    pthread_t thread;
+    init_members (&m);
+    (void) make_file (as (&m, 0), ECFS_ROOT_INO, "old");
+    (void) make_file (as (&m, 0), ECFS_ROOT_INO, "new");
+    refuse_commit (&m, "UPDATE ON entries", "NEW.name IS DISTINCT FROM OLD.name", 4);
+    g_assert_cmpint (pthread_create (&thread, NULL, unlink_target, m.catalogs[1]), ==, 0);
+    OK (e, ecfs_catalog_rename (m.catalogs[0], ECFS_ROOT_INO, "old", ECFS_ROOT_INO, "new", 0, &replaced, &e));
+    g_assert_cmpint (pthread_join (thread, NULL), ==, 0);
+    g_assert_cmpuint (replaced.ino, ==, 0);
+    clear_members (&m);
+}
+
 typedef struct Maker {
     EcfsCatalog *catalog;
     pthread_t thread;
@@ -214,6 +275,33 @@ static void assert_sound (const char *path)
     OK (e, ecfs_catalog_close (reader, &e));
 }
 
+static void *fail_to_make (void *data)
+{
+    EcfsNewInode new = {.mode = S_IFREG | 0644};
+    EcfsAttr attr;
+    for (unsigned i = 0; i < 8; i++)
+        g_assert_cmpint (CODE (e, ecfs_catalog_make (data, ECFS_ROOT_INO, "none", &new, &attr, NULL, &e)), !=, 0);
+    return NULL;
+}
+
+/* A number that may be another's record in the end is none to wait for. */
+static void test_sequence_is_committed (void)
+{
+    Members m;
+    pthread_t threads[4]; /* who is not alone waits a moment for the others before COMMIT */
+    init_members (&m);
+    (void) make_file (as (&m, 0), ECFS_ROOT_INO, "file");
+    uint64_t sequence = ecfs_catalog_sequence (m.catalogs[1]);
+    refuse_commit (&m, "INSERT ON entries", "NEW.ino > 0", 1000);
+    for (unsigned i = 0; i < G_N_ELEMENTS (threads); i++)
+        g_assert_cmpint (pthread_create (&threads[i], NULL, fail_to_make, m.catalogs[0]), ==, 0);
+    for (unsigned i = 0; i < 20000; i++)
+        g_assert_cmpuint (ecfs_catalog_sequence (m.catalogs[0]), ==, sequence);
+    for (unsigned i = 0; i < G_N_ELEMENTS (threads); i++)
+        g_assert_cmpint (pthread_join (threads[i], NULL), ==, 0);
+    clear_members (&m);
+}
+
 /* No name is made twice, no directory hangs in itself, no number of the journal is given twice or left out. */
 static void test_all_at_once (void)
 {
@@ -255,6 +343,9 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/alone-or-not", test_alone_or_not);
     g_test_add_func ("/members/a-dead-leader", test_dead_leader);
     g_test_add_func ("/members/one-stages-a-file", test_one_stages);
+    g_test_add_func ("/members/leads-when-committed", test_leads_when_committed);
+    g_test_add_func ("/members/told-of-the-last-try", test_told_of_the_last_try);
+    g_test_add_func ("/members/sequence-is-committed", test_sequence_is_committed);
     g_test_add_func ("/members/all-at-once", test_all_at_once);
     return g_test_run ();
 }
