@@ -85,7 +85,10 @@
     X (INODE_RELINK, "UPDATE inodes SET nlink = ?2, mtime_ns = ?3, ctime_ns = ?4 WHERE ino = ?1") \
     X (INODE_DELETE, "DELETE FROM inodes WHERE ino = ?") \
     X (INODE_TARGET, "SELECT target FROM inodes WHERE ino = ?") \
-    X (INODE_ORPHANS, "SELECT ino FROM inodes WHERE nlink = 0 AND ctime_ns <= ? ORDER BY ino LIMIT ?") \
+    /* Others may be about to store one, or to give it a name then. */ \
+    Y (INODE_ORPHANS, "SELECT ino FROM inodes WHERE nlink = 0 AND ctime_ns <= ? ORDER BY ino LIMIT ?", \
+       "SELECT ino FROM inodes i WHERE nlink = 0 AND ctime_ns <= ? AND NOT EXISTS (SELECT 1 FROM staging s WHERE s.ino = i.ino) " \
+       "AND NOT EXISTS (SELECT 1 FROM intents n WHERE n.ino = i.ino) ORDER BY ino LIMIT ?") \
     X (INODE_ANY_CODED, "SELECT 1 FROM inodes WHERE code IS NOT NULL AND mode & 61440 = 16384 LIMIT 1") \
     X (INODE_MAX, "SELECT coalesce (max (ino), 0) FROM inodes") \
     X (ENTRY_LOOKUP, "SELECT " INODE_COLUMNS ", " ENTRY_IS_LISTED " FROM entries e CROSS JOIN inodes i ON i.ino = e.ino " \

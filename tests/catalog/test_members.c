@@ -1,5 +1,6 @@
 /* Several that have one catalog in PostgreSQL open for writing. */
 #include "catalog/catalog.h"
+#include "catalog/marks.h"
 #include "catalog/pg.h"
 #include "check_db.h"
 #include "fixture.h"
@@ -198,6 +199,41 @@ static void test_leads_when_committed (void)
     clear_members (&m);
 }
 
+/* A file without a name that somebody is about to store is none to drop. */
+static void test_orphans (void)
+{
+    Members m;
+    int64_t row, intent;
+    EcfsAttr attr;
+    EcfsNewInode new = {.mode = S_IFREG | 0644};
+    init_members (&m);
+    uint64_t ino = make_file (as (&m, 0), ECFS_ROOT_INO, "file");
+    OK (e, ecfs_catalog_staging_add (m.catalogs[0], ino, &row, &e));
+    OK (e, ecfs_catalog_unlink (m.catalogs[1], ECFS_ROOT_INO, "file", &attr, &e));
+    OK (e, ecfs_catalog_make (m.catalogs[2], ECFS_ROOT_INO, NULL, &new, &attr, NULL, &e));
+    g_autoptr (EcfsObjectRow) object = new_object (as (&m, 2), "rs:4+2", 1000, 6);
+    OK (e, ecfs_catalog_intent_begin (m.catalogs[2], object, attr.ino, &intent, &e));
+    OK (e, ecfs_catalog_drop_orphans (m.catalogs[1], INT64_MAX, &e));
+    g_assert_cmpuint (get_totals (as (&m, 1)).n_inodes, ==, 3);
+    OK (e, ecfs_catalog_staging_remove (m.catalogs[0], row, &e));
+    OK (e, ecfs_catalog_intent_abort (m.catalogs[2], intent, &e));
+    OK (e, ecfs_catalog_drop_orphans (m.catalogs[1], INT64_MAX, &e));
+    g_assert_cmpuint (get_totals (as (&m, 1)).n_inodes, ==, 1);
+    clear_members (&m);
+}
+
+/* Who leads notices that another has removed a mark. */
+static void test_marks (void)
+{
+    Members m;
+    init_members (&m);
+    OK (e, ecfs_catalog_mark_add (m.catalogs[1], "mark", &e));
+    unsigned before = ecfs_catalog_marks_removed (m.catalogs[0]);
+    OK (e, ecfs_catalog_mark_remove (m.catalogs[1], "mark", &e));
+    g_assert_cmpuint (ecfs_catalog_marks_removed (m.catalogs[0]), !=, before);
+    clear_members (&m);
+}
+
 static void *unlink_target (void *data)
 {
     EcfsAttr attr;
@@ -344,6 +380,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/a-dead-leader", test_dead_leader);
     g_test_add_func ("/members/one-stages-a-file", test_one_stages);
     g_test_add_func ("/members/leads-when-committed", test_leads_when_committed);
+    g_test_add_func ("/members/orphans", test_orphans);
+    g_test_add_func ("/members/marks", test_marks);
     g_test_add_func ("/members/told-of-the-last-try", test_told_of_the_last_try);
     g_test_add_func ("/members/sequence-is-committed", test_sequence_is_committed);
     g_test_add_func ("/members/all-at-once", test_all_at_once);
