@@ -62,12 +62,19 @@ bool ecfs_catalog_mark_bytes (EcfsCatalog *self, const EcfsMark *mark, uint64_t 
     return good;
 }
 
+/* Of a shared catalog a number that is another when others have removed one. */
+static unsigned count_removed (EcfsCatalog *self)
+{
+    unsigned n = self->n_marks_removed;
+    g_autoptr (GArray) marks = self->is_member ? list_marks (self, NULL) : NULL; /* else they are looked at later */
+    for (guint i = 0; marks != NULL && i < marks->len; i++)
+        n += (unsigned) g_array_index (marks, EcfsMark, i).sequence + 1;
+    return n;
+}
+
 unsigned ecfs_catalog_marks_removed (EcfsCatalog *self)
 {
-    ecfs_mutex_lock (&self->lock);
-    unsigned n = self->n_marks_removed;
-    ecfs_mutex_unlock (&self->lock);
-    return n;
+    return READ (self, count_removed (self));
 }
 
 static int find_mark (EcfsCatalog *self, const char *name, EcfsMark *ret_mark, GError **error)
