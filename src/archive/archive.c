@@ -326,10 +326,12 @@ static bool begin_leading (EcfsArchive *self, GError **error)
 
 bool ecfs_archive_begin_leading (EcfsArchive *self, GError **error)
 {
-    if (!begin_leading (self, error))
-        return ecfs_prefix (error, "%s", self->directory);
+    return begin_leading (self, error) || ecfs_prefix (error, "%s", self->directory);
+}
+
+void ecfs_archive_note_leads (EcfsArchive *self)
+{
     atomic_store (&self->leads, true);
-    return true;
 }
 
 bool ecfs_archive_leads (const EcfsArchive *self)

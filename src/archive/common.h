@@ -98,6 +98,8 @@ bool ecfs_archive_leads (const EcfsArchive *self);
 bool ecfs_archive_follow_endpoints (EcfsArchive *self, GError **error);
 /** Of one that is to lead from now on: nobody who led before has stored what this one does not know. */
 bool ecfs_archive_begin_leading (EcfsArchive *self, GError **error);
+/** It leads, and has the services for it. */
+void ecfs_archive_note_leads (EcfsArchive *self);
 /** Which of the endpoints it is, from 0. */
 size_t ecfs_archive_position (const EcfsArchive *self, const EcfsArchiveEndpoint *endpoint);
 

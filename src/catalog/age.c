@@ -109,7 +109,8 @@ int64_t ecfs_age_ns (const EcfsCatalog *self)
 static bool is_noted (const EcfsCatalog *self)
 {
     const int64_t every_ns = self->is_member ? TELL_EVERY_NS : NOTE_EVERY_NS;
-    return !ecfs_leads (self) || (self->noted_age_ns >= 0 && ecfs_age_ns (self) - self->noted_age_ns < every_ns);
+    return !ecfs_leads (self) || self->inherits ||
+           (self->noted_age_ns >= 0 && ecfs_age_ns (self) - self->noted_age_ns < every_ns);
 }
 
 bool ecfs_age_note (EcfsCatalog *self, GError **error)

@@ -692,7 +692,7 @@ bool ecfs_catalog_is_shared (const EcfsCatalog *self)
 bool ecfs_catalog_leads (EcfsCatalog *self)
 {
     ecfs_mutex_lock (&self->lock);
-    bool leads = ecfs_leads (self);
+    bool leads = ecfs_leads (self) && !self->inherits;
     ecfs_mutex_unlock (&self->lock);
     return leads;
 }
@@ -700,7 +700,12 @@ bool ecfs_catalog_leads (EcfsCatalog *self)
 static bool look_around (EcfsCatalog *self, GError **error)
 {
     bool led = ecfs_leads (self), leads = led;
-    return self->db->ops->look_around (self->db, &leads, error) && (led || !leads || ecfs_age_inherit (self, error));
+    bool looked = self->db->ops->look_around (self->db, &leads, error);
+    self->inherits = leads && (self->inherits || !led);
+    if (!looked || !self->inherits)
+        return looked;
+    self->inherits = !ecfs_age_inherit (self, error);
+    return !self->inherits;
 }
 
 /* What is asked outside of transactions waits for the one that is open. */
@@ -708,8 +713,11 @@ static bool step_aside (EcfsCatalog *self, GError **error)
 {
     if (self->broken || self->failure != NULL)
         return fail_state (self, error);
-    if (!commit (self, error))
+    g_autoptr (GError) why = NULL;
+    if (!commit (self, &why) && (self->broken || self->failure != NULL)) { /* what is given up its callers are told */
+        g_propagate_error (error, g_steal_pointer (&why));
         return false;
+    }
     end_reading (self);
     return true;
 }

@@ -77,6 +77,7 @@ struct EcfsCatalog {
     Counters counters;      /* valid in open and failing */
     uint64_t base_sequence; /* the last record's number before the transaction; likewise */
     int64_t noted_age_ns;   /* in the database; negative: noted in another boot */
+    bool inherits;          /* it is to lead, and has not read yet how old the catalog is */
     int64_t followed_ns;    /* when the age was read last, since the boot; 0: never */
     unsigned n_marks_removed;
     int64_t deleted_us;   /* by ecfs_now_us (): when a deletion ended last, or at the latest */

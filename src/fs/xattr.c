@@ -253,7 +253,7 @@ static bool known_without_capability (EcfsFs *self, uint64_t ino)
     const EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
     bool without = inode != NULL && inode->no_capability;
     ecfs_mutex_unlock (&self->lock);
-    return without && !self->readonly;
+    return without && !self->readonly && !self->shared; /* others may give it one */
 }
 
 static void note_capability (EcfsFs *self, uint64_t ino, bool absent)

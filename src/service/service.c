@@ -48,6 +48,7 @@ bool ecfs_archive_lead (EcfsArchive *self, GError **error)
     if (!ecfs_archive_begin_leading (self, error))
         return false;
     start_storing (self);
+    ecfs_archive_note_leads (self); /* what deletes hurries the journal */
     ecfs_archive_repair_behind (self);
     ecfs_archive_pack_behind (self);
     ecfs_key_watch_begin (ecfs_archive_service (self, ECFS_SERVICE_KEY));
