@@ -380,7 +380,7 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
 {
     EcfsLineageOther other;
     g_autoptr (GError) read_only = NULL;
-    if (!ecfs_archive_check_writable (archive, &read_only))
+    if (!ecfs_archive_check_writable (archive, &read_only) && read_only->code == EROFS)
         ecfs_status_add_text (status, "read_only", read_only->message);
     ecfs_status_add_follow (status, archive);
     if (ecfs_archive_lineage (archive) == NULL)
@@ -497,6 +497,7 @@ static JsonObject *status_without (EcfsArchive *self, int64_t since_us)
     json_object_set_string_member (status, "code", ecfs_archive_config (self)->code);
     ecfs_status_add_text (status, "catalog_error", trouble == NULL ? "the database was away" : trouble);
     json_object_set_int_member (status, "catalog_away_since_s", (g_get_real_time () - away_us) / G_USEC_PER_SEC);
+    json_object_set_array_member (status, "endpoints", json_array_new ());
     add_lineage (status, self);
     add_reads (status, self);
     ecfs_status_add_events (status, self);

@@ -68,7 +68,8 @@ def test_each_sees_what_the_other_writes(place, cluster):
     is_clean(archive)
 
 
-@pytest.mark.parametrize("words", [(lab.AS_USERS,), ("--key", "none", "--set", "commit=async"), ("--key", "none", "--set", "small_file=0")],
+@pytest.mark.parametrize("words", [(lab.AS_USERS,), pytest.param(("--key", "none", "--set", "commit=async"), marks=pytest.mark.nightly),
+                                   pytest.param(("--key", "none", "--set", "small_file=0"), marks=pytest.mark.nightly)],
                          ids=["with-key", "async", "no-small-files"])
 def test_settings_of_all_kinds(place, cluster, words):
     archive = make(place, cluster, *words)
@@ -87,6 +88,7 @@ def test_settings_of_all_kinds(place, cluster, words):
     mount.umount()
 
 
+@pytest.mark.nightly
 def test_open_shows_what_was_closed(place, cluster):
     """close-to-open: what one has closed, the other finds when it opens; by name, and by a name that it knows."""
     archive = make(place, cluster)
@@ -208,6 +210,7 @@ class Worker(threading.Thread):
                 time.sleep(0.1)
 
 
+@pytest.mark.nightly
 def test_all_work_in_the_same_directories(place, cluster):
     archive = make(place, cluster)
     members = [archive] + [join(place, archive, f"other{i}") for i in range(2)]
@@ -231,6 +234,7 @@ def test_all_work_in_the_same_directories(place, cluster):
     is_clean(archive)
 
 
+@pytest.mark.nightly
 def test_killed_mount_loses_nothing(place, cluster):
     """Of a mount that is killed what was closed is there; what it was writing others may write after a while."""
     archive = make(place, cluster)
