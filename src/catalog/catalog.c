@@ -479,6 +479,7 @@ void ecfs_op_enter (EcfsCatalog *self, bool durable)
 /* Whoever completes the group commits for all of it: when nobody is about to take the lock, and as many wait as the
  * last time (they tend to come again together), or GATHER_US have passed. */
 static bool wait_for_commit (EcfsCatalog *self, Op *op, int64_t patient_until_us, GError **error)
+    ECFS_REQUIRES (self->lock)
 {
     uint64_t txn = op->txn;
     int64_t deadline_us = ecfs_now_us () + GATHER_US;

@@ -212,7 +212,7 @@ bool ecfs_revive (EcfsCatalog *self, GError **error);
 
 /** Of a shared catalog: what was begun is undone, as others may have changed what it was made of. Whoever is to be told
  * of it begins anew. */
-void ecfs_give_up (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
+void ecfs_give_up (EcfsCatalog *self);
 /** Connects within some seconds; when the last attempt failed, once, and not twice in a second. */
 bool ecfs_connect_within (EcfsCatalog *self, GError **error);
 /** Notes in `behind` an error that nothing mends, as the database is not the one that it was (ESTALE): the next
