@@ -6,7 +6,7 @@ import pytest
 
 MAN = lab.REPOSITORY / "man"
 PROGRAMS = {"salvage"}  # pages of their own, and no verbs
-WITH_ACTIONS = {"endpoint", "key", "swarm"}
+WITH_ACTIONS = {"catalog", "endpoint", "key", "swarm"}
 VERBS = sorted({path.name[len("ecfs-"):-len(".1")] for path in MAN.glob("ecfs-*.1")} - PROGRAMS - WITH_ACTIONS)
 
 
@@ -57,7 +57,7 @@ def test_every_verb_has_a_page():
 @pytest.mark.parametrize("verb", sorted(WITH_ACTIONS))
 def test_page_and_help_of_a_verb_with_actions_tell_the_same_options(verb):
     actions = re.search(rf"ecfs {verb} \[OPTION...\] ([\w|]+) ", lab.ecfs(verb, "--help").stdout).group(1).split("|")
-    assert len(actions) > 1 and "list" in actions
+    assert len(actions) > 1
     helped = set().union(*(help_options(verb, action) for action in actions))
     assert helped == page_options(f"ecfs-{verb}.1")
 
