@@ -747,6 +747,11 @@ bool ecfs_catalog_answer (EcfsCatalog *self, uint64_t sequence, const char *trou
     return ASIDE (self, error, self->db->ops->answer (self->db, sequence, trouble, error));
 }
 
+bool ecfs_catalog_resign (EcfsCatalog *self, GError **error)
+{
+    return ASIDE (self, error, self->db->ops->resign (self->db, error));
+}
+
 bool ecfs_catalog_look_around (EcfsCatalog *self, GError **error)
 {
     return !self->is_member || ASIDE (self, error, look_around (self, error));

@@ -79,6 +79,8 @@ bool ecfs_catalog_is_shared (const EcfsCatalog *self);
 /** Whether what is done once for the archive, and not in each process that has it open, is for this one to do. One that
  * does not lead may come to do so, in ecfs_catalog_look_around (), and then leads for as long as it is alive. */
 bool ecfs_catalog_leads (EcfsCatalog *self);
+/** Of one that leads a shared catalog, and cannot do what that asks: another may, and this one not for a minute. */
+bool ecfs_catalog_resign (EcfsCatalog *self, GError **error);
 /** To be called every few seconds for a shared catalog: finds out which members are dead, and whether any leads. */
 bool ecfs_catalog_look_around (EcfsCatalog *self, GError **error);
 

@@ -40,6 +40,7 @@ typedef struct DbOps {
      * others are dead, and whether this one leads; whether it did when it looked last. */
     bool (*look_around) (EcfsDb *db, bool *ret_leads, GError **error);
     bool (*leads) (EcfsDb *db);
+    bool (*resign) (EcfsDb *db, GError **error);
     /* What members want of who leads, likewise. */
     bool (*ask_leader) (EcfsDb *db, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error);
     bool (*wanted) (EcfsDb *db, uint64_t *ret_sequence, GError **error);

@@ -645,6 +645,11 @@ static char *leader (EcfsDb *db)
     return reconnect (db, NULL) ? ecfs_pg_leader ((Pg *) db) : NULL;
 }
 
+static bool resign (EcfsDb *db, GError **error)
+{
+    return reconnect (db, error) && ecfs_pg_resign ((Pg *) db, error);
+}
+
 static bool leads (EcfsDb *db)
 {
     return ((Pg *) db)->leads;
@@ -672,6 +677,7 @@ static const DbOps db_ops = {.prepare = prepare,
                              .beat = beat,
                              .look_around = look_around,
                              .leads = leads,
+                             .resign = resign,
                              .ask_leader = ask_leader,
                              .wanted = wanted,
                              .answer = answer,

@@ -394,6 +394,17 @@ static bool has_leader (GPtrArray *others, GPtrArray *silent)
     return false;
 }
 
+bool ecfs_pg_resign (Pg *self, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf (
+        "UPDATE \"%s\".holder SET session = NULL, alone = false WHERE session = '%s'", self->schema, self->session);
+    if (!ecfs_pg_end_read (self, error) || !ecfs_pg_run_sql (self, sql, "leading no more", NULL, error))
+        return false;
+    self->leads = false;
+    self->rests_us = g_get_monotonic_time () + ecfs_pg_dead_us;
+    return true;
+}
+
 bool ecfs_pg_look_around (Pg *self, GError **error)
 {
     bool all = false, led = self->leads;
@@ -405,12 +416,13 @@ bool ecfs_pg_look_around (Pg *self, GError **error)
     if (others == NULL)
         return false;
     g_autoptr (GPtrArray) silent = look_who_is_silent (self, others);
-    if (silent->len == 0 && (self->leads || has_leader (others, silent)))
+    bool stays = self->leads || g_get_monotonic_time () < self->rests_us;
+    if (silent->len == 0 && (stays || has_leader (others, silent)))
         return true;
     for (guint i = 0; i < silent->len; i++)
         g_message ("catalog %s: nothing was heard of %s for %d s: it is taken for dead", self->name,
                    ((Other *) g_ptr_array_index (silent, i))->who, (int) (ecfs_pg_dead_us / G_USEC_PER_SEC));
-    if (begin_turn (self, error) && fence (self, silent, &all, error) && (self->leads || lead_if_free (self, error)) &&
+    if (begin_turn (self, error) && fence (self, silent, &all, error) && (stays || lead_if_free (self, error)) &&
         ecfs_pg_run_sql (self, "COMMIT", "leading it", NULL, error))
         return true;
     self->leads = led; /* it is looked at again, also where COMMIT took effect after all */

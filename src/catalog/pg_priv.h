@@ -46,6 +46,7 @@ typedef struct Pg {
     bool end_read, begin_read, savepoint, release;
     GHashTable *sights; /* session of each other member → what it showed last; NULL: nobody looked */
     int64_t looked_us;  /* when that was */
+    int64_t rests_us;   /* until then it does not come to lead */
     uint64_t changes;
     int64_t inserted;
     unsigned n_cursors;
@@ -82,6 +83,7 @@ bool ecfs_pg_find_member (Pg *self, GError **error);
 bool ecfs_pg_look_around (Pg *self, GError **error);
 /** A sign of life. */
 bool ecfs_pg_beat (Pg *self, GError **error);
+bool ecfs_pg_resign (Pg *self, GError **error);
 /** What members and who leads say to each other (catalog.h). */
 bool ecfs_pg_ask_leader (Pg *self, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error);
 bool ecfs_pg_wanted (Pg *self, uint64_t *ret_sequence, GError **error);

@@ -2,6 +2,7 @@
 
 #include "archive/common.h"
 #include "journal/sender.h"
+#include "staging/staged.h"
 #include "util/ticker.h"
 
 #define LOOK_US       (G_USEC_PER_SEC / 4) /* whether somebody waits for the journal */
@@ -10,15 +11,18 @@
 #define ORPHANS_US    (600 * G_USEC_PER_SEC)
 #define OPEN_NS       (INT64_C (3600) * 1000000000) /* for so long a file without a name may be open elsewhere */
 #define LEAD_AGAIN_US (10 * G_USEC_PER_SEC)
+#define LEAD_TRIES    3 /* then another may */
 #define AGAIN_US      (2 * G_USEC_PER_SEC)
 
 struct EcfsLeading {
     EcfsArchive *archive; /* immutable, as the next */
     EcfsTicker *ticker;
     /* The ticker's: when things were done last, and what others were told. */
-    int64_t around_us, tidy_us, orphans_us, tried_us;
+    int64_t around_us, tidy_us, orphans_us, tried_us, swept_us;
     int64_t again_us; /* storing failed: not before then */
     bool told;        /* that leading fails */
+    unsigned n_tries; /* to lead */
+    GHashTable *rows; /* of staging, that nothing is known of */
 };
 
 static bool is_due (int64_t *last_us, int64_t every_us)
@@ -52,6 +56,9 @@ static void take_the_lead (EcfsLeading *self)
     if (!self->told)
         g_warning ("this mount is to lead, and cannot yet: %s", error->message);
     self->told = true;
+    g_autoptr (GError) why = NULL;
+    if (++self->n_tries % LEAD_TRIES == 0 && !ecfs_catalog_resign (ecfs_archive_catalog (self->archive), &why))
+        g_info ("%s", why->message); /* tried again, or another has taken it */
 }
 
 /* What members wait for is stored, or they are told why not. */
@@ -94,6 +101,8 @@ static void look (void *user)
         (!ecfs_catalog_look_around (ecfs_archive_catalog (self->archive), &error) ||
          (!ecfs_archive_leads (self->archive) && !ecfs_archive_follow_endpoints (self->archive, &error))))
         g_info ("%s", error->message); /* whoever changes something is told */
+    if (is_due (&self->swept_us, TIDY_US) && !ecfs_staged_sweep (self->archive, self->rows, &error))
+        g_info ("%s", error->message); /* likewise */
     take_the_lead (self);
     if (!ecfs_archive_leads (self->archive))
         return;
@@ -105,6 +114,7 @@ EcfsLeading *ecfs_leading_start (EcfsArchive *archive)
 {
     EcfsLeading *self = g_new0 (EcfsLeading, 1);
     self->archive = archive;
+    self->rows = g_hash_table_new (NULL, NULL);
     self->ticker = ecfs_ticker_start (LOOK_US, look, self);
     return self;
 }
@@ -114,5 +124,6 @@ void ecfs_leading_stop (EcfsLeading *self)
     if (self == NULL)
         return;
     ecfs_ticker_stop (self->ticker);
+    g_hash_table_unref (self->rows);
     g_free (self);
 }

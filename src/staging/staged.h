@@ -141,6 +141,13 @@ void ecfs_staged_unlinked (EcfsArchive *archive, uint64_t ino);
 /** Nobody can reach the inode any more and it is dropped from the catalog: so is what is staged. */
 void ecfs_staged_drop (EcfsArchive *archive, uint64_t ino);
 
+/**
+ * Of a shared catalog: removes rows of files that are not staged any more and were among @suspects (a set of row ids,
+ * borrowed), as a row that could not be removed in its time keeps other mounts from the file. Those that are seen for
+ * the first time are in it then. Call it every few seconds, by one thread.
+ */
+bool ecfs_staged_sweep (EcfsArchive *archive, GHashTable *suspects, GError **error);
+
 /** Whether content is staged that is not committed yet. */
 bool ecfs_staged_is_newer (EcfsArchive *archive, uint64_t ino);
 

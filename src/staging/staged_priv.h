@@ -11,7 +11,7 @@
  *   promise.c           durable on this machine; what a close promised is set aside before it changes
  *   attempt.c           an attempt to store: commit, fill up, settle; what those who wait are answered
  *   stream.c            whether an upload is worth it; storing what is still being written
- *   leave.c             out of staging
+ *   leave.c, sweep.c    out of staging; rows that stayed
  *   room.c              writers wait for room
  *   table.c, recover.c  begin and end of a mount, and what time brings; what an earlier mount left
  *   directory.h         the staging directory: names, identity.c, verify.c

@@ -167,8 +167,10 @@ static void keep_deleting (EcfsMaintenance *self)
     if (!ecfs_archive_leads (archive) || !ecfs_brake_watch_look (self->brake, &held_from_ns) ||
         !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) || totals.n_deletions == 0)
         return;
-    if (!ecfs_catalog_note_age (ecfs_archive_catalog (archive), &error))
+    if (!ecfs_catalog_note_age (ecfs_archive_catalog (archive), &error)) {
         g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
+        return;
+    }
     settle_marks (self);
     ecfs_retention_look (self->retention, held_from_ns);
     ecfs_deletions_begin (self->deletions, held_from_ns);

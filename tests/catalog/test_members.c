@@ -88,6 +88,19 @@ static void test_one_leads (void)
     clear_members (&m);
 }
 
+/* One that cannot do it leaves it to others, for a while. */
+static void test_resigns (void)
+{
+    Members m;
+    init_members (&m);
+    OK (e, ecfs_catalog_resign (m.catalogs[0], &e));
+    OK (e, ecfs_catalog_look_around (m.catalogs[0], &e));
+    g_assert_false (ecfs_catalog_leads (m.catalogs[0]));
+    OK (e, ecfs_catalog_look_around (m.catalogs[1], &e));
+    g_assert_true (ecfs_catalog_leads (m.catalogs[1]));
+    clear_members (&m);
+}
+
 /* Who wants it alone, and members, keep each other out. */
 static void test_alone_or_not (void)
 {
@@ -376,6 +389,7 @@ int main (int argc, char **argv)
     ecfs_pg_dead_us = 20 * G_USEC_PER_SEC;
     g_test_add_func ("/members/all-see-what-one-has-made", test_all_see_all);
     g_test_add_func ("/members/one-leads", test_one_leads);
+    g_test_add_func ("/members/who-resigns-rests", test_resigns);
     g_test_add_func ("/members/alone-or-not", test_alone_or_not);
     g_test_add_func ("/members/a-dead-leader", test_dead_leader);
     g_test_add_func ("/members/one-stages-a-file", test_one_stages);
