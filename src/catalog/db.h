@@ -136,17 +136,27 @@ bool ecfs_counters_read (EcfsCatalog *self, uint64_t *ret_next_ino, uint64_t *re
 /** The sum of the last record, within an operation or a read; zeros: there is none. */
 bool ecfs_last_sum (EcfsCatalog *self, uint64_t sequence, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES], GError **error);
 
-/** Whether there may be other members. */
-static inline bool ecfs_is_member (const EcfsCatalog *self)
-{
-    return self->is_member;
-}
-
 /** Whether this process does what is done once for all. */
 static inline bool ecfs_leads (const EcfsCatalog *self)
 {
     return self->db->ops->leads == NULL || self->db->ops->leads (self->db);
 }
+
+/* The transaction (txn.c). */
+
+/** Begins it, with the counters as they are. */
+bool ecfs_txn_begin (EcfsCatalog *self, GError **error);
+/** Ends it, if it is open; false: it failed, or is given up. */
+bool ecfs_commit (EcfsCatalog *self, GError **error);
+/** Why nothing can be changed now; false. */
+bool ecfs_fail_state (const EcfsCatalog *self, GError **error);
+/** Ends the snapshot of reads. */
+void ecfs_reading_end (EcfsCatalog *self);
+bool ecfs_counters_load (EcfsCatalog *self, Counters *ret_counters, GError **error);
+/** Writes the record of the operation that runs. */
+bool ecfs_journal_append (EcfsCatalog *self, GError **error);
+/** The thread that commits what nobody waits for, and gives signs of life; @data is the catalog. */
+void *ecfs_flush (void *data);
 
 bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
 /** Keeps (@ok) or undoes what was done since op_begin; appends its journal record. Returns @ok unless that fails. */
@@ -175,7 +185,7 @@ void ecfs_op_enter (EcfsCatalog *self, bool durable) ECFS_TSA (acquire_capabilit
         do {                                                                                                           \
             ecfs_op_enter (self, durable);                                                                             \
             ok_ = ecfs_op_begin (self, &op_, error) && ecfs_op_end (self, &op_, (call), error) &&                      \
-                  (!(durable || ecfs_is_member (self)) || ecfs_op_wait (self, &op_, error));                           \
+                  (!(durable || (self)->is_member) || ecfs_op_wait (self, &op_, error));                               \
             ecfs_mutex_unlock (&(self)->lock);                                                                         \
         } while (!ok_ && ecfs_op_again (self, &op_, tries_++, error));                                                 \
         ok_;                                                                                                           \

@@ -122,7 +122,7 @@ static bool leave (const EcfsCatalogMove *self, EcfsDb *db, const char *file, ui
     Telling telling = {.move = self, .phase = "copying rows", .db = db};
     const EcfsPgCopying how = {.tick = tell, .user = &telling};
     (void) unlink (file); /* of a move that was interrupted; else copying fails */
-    if (!end_telling (&telling, ecfs_pg_copy_to_file (db, file, &how, error), error))
+    if (!ecfs_pg_check_own (db, error) || !end_telling (&telling, ecfs_pg_copy_to_file (db, file, &how, error), error))
         return false;
     ecfs_catalog_moving ("copied");
     if (!compare (self, file, ret_n_rows, error) || !check (file, error) || !make_durable (file, error))

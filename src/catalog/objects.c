@@ -442,7 +442,7 @@ static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, Op *op, 
     *op = (Op){.is_lost = false};
     bool made = check_publish (publish, error) && ecfs_op_begin (self, op, error) &&
                 ecfs_op_end (self, op, publish_all (self, publish, error), error);
-    if (made && publish->made != NULL && !ecfs_is_member (self))
+    if (made && publish->made != NULL && !self->is_member)
         publish->made (publish->user);
     return made;
 }
@@ -470,9 +470,9 @@ bool ecfs_catalog_publish_some (EcfsCatalog *self, const EcfsPublish *publishes,
     bool any = false;
     Op op;
     *ret_kept = false;
-    for (size_t i = 0; i < n && ecfs_is_member (self); i++)
+    for (size_t i = 0; i < n && self->is_member; i++)
         (void) publish_shared (self, &publishes[i], &ret_errors[i]); /* they say it */
-    if (ecfs_is_member (self))
+    if (self->is_member)
         return true;
     ecfs_op_enter (self, true);
     for (size_t i = 0; i < n; i++)
@@ -490,7 +490,7 @@ bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *
     if (ret_kept == NULL)
         ret_kept = &kept;
     *ret_kept = false;
-    if (ecfs_is_member (self))
+    if (self->is_member)
         return publish_shared (self, publish, error);
     ecfs_op_enter (self, true);
     bool made = make_public (self, publish, &op, error);

@@ -66,6 +66,8 @@ bool ecfs_pg_arrived (const char *location, GError **error);
 /** Nobody opens the catalog any more, which @db has open for writing: it is at @where. ESTALE: another process has
  * taken it. */
 bool ecfs_pg_left (EcfsDb *db, const char *where, GError **error);
+/** Whether all that is staged and not stored yet is the archive directory's that has it open; EBUSY. */
+bool ecfs_pg_check_own (EcfsDb *db, GError **error);
 /** Removes the archive's schema with all rows; @all: and what was set aside of it. */
 bool ecfs_pg_drop (const char *location, bool all, GError **error);
 

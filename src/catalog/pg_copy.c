@@ -348,7 +348,7 @@ static bool copy_in (In *self, GError **error)
     for (size_t i = 0; i < ECFS_PG_N_TABLES; i++)
         if (!copy_table_in (self, ecfs_pg_tables[i], error))
             return false;
-    if (!copy_ids_in (self, error) || !set_triggers (self->to, true, error) ||
+    if (!copy_ids_in (self, error) || !set_triggers (self->to, true, error) || !ecfs_pg_own_all (self->to, error) ||
         (self->how != NULL && self->how->arriving && !ecfs_pg_set_arriving (self->to, error)))
         return false;
     GError *why = NULL;

@@ -173,19 +173,15 @@ static bool enter (Pg *self, GError **error)
     return true;
 }
 
-/* Within the turn: where nobody who has a session leads, this one does. What a catalog brings that was copied here is
- * the work of who leads first. */
+/* Within the turn: where nobody who has a session leads, this one does. */
 static bool lead_if_free (Pg *self, GError **error)
 {
     uint64_t changes = 0;
     g_autofree char *sql = g_strdup_printf (
-        "UPDATE \"%s\".staging SET member = %" PRId64 " WHERE member = 0 AND EXISTS (SELECT 1 FROM \"%s\".holder WHERE "
-        "session IS NULL); UPDATE \"%s\".holder h SET session = '%s', alone = %s WHERE NOT EXISTS (SELECT 1 FROM "
-        "\"%s\".members m WHERE m.session = h.session AND m.session <> '%s') AND EXISTS (SELECT 1 FROM \"%s\".members "
-        "m "
-        "WHERE m.session = '%s')",
-        self->schema, self->member, self->schema, self->schema, self->session, self->is_member ? "false" : "true",
-        self->schema, self->session, self->schema, self->session);
+        "UPDATE \"%1$s\".holder h SET session = '%2$s', alone = %3$s "
+        "WHERE NOT EXISTS (SELECT 1 FROM \"%1$s\".members m WHERE m.session = h.session AND m.session <> '%2$s') "
+        "AND EXISTS (SELECT 1 FROM \"%1$s\".members m WHERE m.session = '%2$s')",
+        self->schema, self->session, self->is_member ? "false" : "true");
     if (!ecfs_pg_run_sql (self, sql, "taking it", &changes, error))
         return false;
     self->leads = changes == 1;
@@ -243,10 +239,10 @@ void ecfs_pg_leave (Pg *self)
     if (PQtransactionStatus (self->conn) != PQTRANS_IDLE)
         (void) ecfs_pg_run_sql (self, "ROLLBACK", "leaving it", NULL, NULL); /* the next says it */
     self->end_read = false;
-    g_autofree char *sql = g_strdup_printf ("UPDATE \"%s\".holder SET session = NULL, alone = false WHERE session = "
-                                            "'%s'; UPDATE \"%s\".members SET session "
-                                            "= NULL WHERE session = '%s'",
-                                            self->schema, self->session, self->schema, self->session);
+    g_autofree char *sql =
+        g_strdup_printf ("UPDATE \"%1$s\".holder SET session = NULL, alone = false WHERE session = '%2$s'; "
+                         "UPDATE \"%1$s\".members SET session = NULL WHERE session = '%2$s'",
+                         self->schema, self->session);
     g_autoptr (GError) why = NULL;
     if (!ecfs_pg_run_sql (self, sql, "leaving it", NULL, &why))
         g_info ("%s", why->message); /* the next looks whether this is alive */
@@ -343,6 +339,37 @@ int ecfs_pg_settle (Pg *self, GError **error)
     self->unsettled = false;
     self->committed = last;
     return last == self->txn ? 1 : 0;
+}
+
+/* Whose work it is */
+
+bool ecfs_pg_own_all (Pg *self, GError **error)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&self->holder, uuid);
+    g_autofree char *sql =
+        g_strdup_printf ("INSERT INTO \"%1$s\".members (uuid, who, beat, txn) VALUES ('%2$s', 'nobody yet', 0, 0); "
+                         "UPDATE \"%1$s\".staging SET member = (SELECT id FROM \"%1$s\".members); "
+                         "UPDATE \"%1$s\".intents SET member = (SELECT id FROM \"%1$s\".members)",
+                         self->schema, uuid);
+    return ecfs_pg_run_sql (self, sql, "copying to it", NULL, error);
+}
+
+bool ecfs_pg_check_own (EcfsDb *db, GError **error)
+{
+    Pg *self = ecfs_pg_of (db);
+    g_autofree char *sql =
+        g_strdup_printf ("SELECT m.who FROM \"%1$s\".staging s JOIN \"%1$s\".members m ON m.id = s.member "
+                         "WHERE s.state < 2 AND m.id <> %2$" PRId64 " ORDER BY s.id LIMIT 1",
+                         self->schema, self->member);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking what others have", error);
+    return rows != NULL &&
+           (PQntuples (rows) == 0 ||
+            ecfs_fail (
+                error, EBUSY,
+                "catalog %s: %s has files that are not stored yet: mount the archive there, run 'ecfs wait', and "
+                "unmount it",
+                self->name, PQgetvalue (rows, 0, 0)));
 }
 
 /* Watching the others */
@@ -465,10 +492,9 @@ bool ecfs_pg_wanted (Pg *self, uint64_t *ret_sequence, GError **error)
 bool ecfs_pg_answer (Pg *self, uint64_t sequence, const char *trouble, GError **error)
 {
     g_autofree char *sql = g_strdup_printf (
-        "UPDATE \"%s\".leader_asked SET stored = CASE WHEN $2::text IS NULL THEN $1::bigint ELSE stored END, tries = "
-        "tries + "
-        "1, "
-        "trouble = convert_to ($2, 'UTF8') WHERE EXISTS (SELECT 1 FROM \"%s\".holder WHERE session = $3)",
+        "UPDATE \"%s\".leader_asked SET stored = CASE WHEN $2::text IS NULL THEN $1::bigint ELSE stored END, "
+        "tries = tries + 1, trouble = convert_to ($2, 'UTF8') "
+        "WHERE EXISTS (SELECT 1 FROM \"%s\".holder WHERE session = $3)",
         self->schema, self->schema);
     g_autofree char *number = g_strdup_printf ("%" PRIu64, sequence);
     g_autofree char *text = trouble == NULL ? NULL : g_utf8_make_valid (trouble, -1);

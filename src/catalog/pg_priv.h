@@ -84,6 +84,8 @@ bool ecfs_pg_look_around (Pg *self, GError **error);
 /** A sign of life. */
 bool ecfs_pg_beat (Pg *self, GError **error);
 bool ecfs_pg_resign (Pg *self, GError **error);
+/** Within the transaction that copies a catalog to new tables: what it has begun is that of the archive directory. */
+bool ecfs_pg_own_all (Pg *self, GError **error);
 /** What members and who leads say to each other (catalog.h). */
 bool ecfs_pg_ask_leader (Pg *self, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error);
 bool ecfs_pg_wanted (Pg *self, uint64_t *ret_sequence, GError **error);

@@ -81,6 +81,11 @@ bool ecfs_pg_left (EcfsDb *db, const char *where, GError **error)
     return fail (error);
 }
 
+bool ecfs_pg_check_own (EcfsDb *db, GError **error)
+{
+    return fail (error);
+}
+
 bool ecfs_pg_drop (const char *location, bool all, GError **error)
 {
     return fail (error);

@@ -17,7 +17,7 @@ bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *
  * bytes are stored may have writers, who go on with those. */
 static bool take_from_others (EcfsCatalog *self, uint64_t ino, GError **error)
 {
-    if (!ecfs_is_member (self))
+    if (!self->is_member)
         return true;
     autoquery *query = QUERY (self, STAGING_ELSEWHERE, error, INT (ino));
     int found = ecfs_query_step (self, query, error);
@@ -199,8 +199,8 @@ bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, b
     if (found == 0 || row.ino != ino)
         return ecfs_fail (error, ESTALE, "staging row %" PRId64 " of inode %" PRIu64 " is gone", staging, ino);
     if (!delete_older (self, ino, staging, error) || !EXEC (self, STAGING_NOT_FRESH, error, INT (ino)))
-        return false;                   /* newer ones may have begun before the file had content */
-    if (full && !ecfs_is_member (self)) /* else nobody else may write it before this one leaves it */
+        return false;             /* newer ones may have begun before the file had content */
+    if (full && !self->is_member) /* else nobody else may write it before this one leaves it */
         return delete_row (self, staging, error);
     return EXEC (self, STAGING_UPDATE, error, INT (staging), INT (ECFS_STAGING_STORED), INT (row.size),
                  INT (ecfs_real_ns ()), TEXT (NULL));

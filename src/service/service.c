@@ -86,7 +86,6 @@ void ecfs_archive_hurry_pins (EcfsArchive *self)
 
 void ecfs_archive_end_repairs (EcfsArchive *self)
 {
-    ecfs_leading_stop (take (self, ECFS_SERVICE_LEADING));
     ecfs_pinner_stop (take (self, ECFS_SERVICE_PINNING));
     ecfs_packer_stop (take (self, ECFS_SERVICE_PACKING));
     ecfs_repairer_stop (take (self, ECFS_SERVICE_REPAIR));
@@ -115,6 +114,7 @@ void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us)
 void ecfs_archive_stop (EcfsArchive *self)
 {
     ecfs_archive_set_stopping (self);
+    ecfs_leading_stop (take (self, ECFS_SERVICE_LEADING)); /* others may have waited until now for what it does */
     if (ecfs_archive_service (self, ECFS_SERVICE_UPKEEP) != NULL)
         ecfs_archive_keep_estimates (self);
     ecfs_archive_end_repairs (self);

@@ -272,6 +272,53 @@ static void test_told_of_the_last_try (void)
     clear_members (&m);
 }
 
+/* What was begun before the catalog came to the database stays whose it was, whoever is there first. */
+static void test_copied (void)
+{
+    Members m;
+    int64_t staging;
+    init_members (&m);
+    uint64_t ino = make_file (as (&m, 0), ECFS_ROOT_INO, "file");
+    OK (e, ecfs_catalog_staging_add (m.catalogs[0], ino, &staging, &e));
+    OK (e, ecfs_catalog_barrier (m.catalogs[0], &e));
+    g_autofree char *file = g_build_filename (m.one.dir, "copy", NULL);
+    OK (e, ecfs_catalog_copy (m.catalogs[0], file, NULL, &e));
+    for (unsigned i = 0; i < N_MEMBERS; i++)
+        OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[i]), &e));
+    OK (e, ecfs_pg_drop (m.one.path, false, &e));
+    OK (e, ecfs_pg_copy_from_file (m.locations[0], file, NULL, &e));
+    g_assert_cmpint (unlink (file), ==, 0);
+    for (unsigned i = N_MEMBERS; i-- > 0;) {
+        m.catalogs[i] = open_member (m.locations[i]);
+        g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (m.catalogs[i], NULL);
+        g_assert_cmpuint (rows->len, ==, i == 0 ? 1 : 0);
+    }
+    clear_members (&m);
+}
+
+/* Who is to take the catalog elsewhere has what others have not stored. */
+static void test_own (void)
+{
+    Members m;
+    int64_t staging;
+    init_members (&m);
+    uint64_t ino = make_file (as (&m, 0), ECFS_ROOT_INO, "file");
+    OK (e, ecfs_catalog_staging_add (m.catalogs[0], ino, &staging, &e));
+    for (unsigned i = 0; i < N_MEMBERS; i++)
+        OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[i]), &e));
+    for (unsigned i = 0; i < 2; i++) {
+        g_autoptr (GError) error = NULL;
+        EcfsDb *db = ecfs_pg_open (m.locations[i], 0, &error);
+        g_assert_no_error (error);
+        g_assert_true (ecfs_pg_check_own (db, &error) == (i == 0));
+        g_assert_cmpint (ecfs_errno (error), ==, i == 0 ? 0 : EBUSY);
+        db->ops->close (db);
+    }
+    for (unsigned i = 0; i < N_MEMBERS; i++)
+        m.catalogs[i] = open_member (m.locations[i]);
+    clear_members (&m);
+}
+
 typedef struct Maker {
     EcfsCatalog *catalog;
     pthread_t thread;
@@ -398,6 +445,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/marks", test_marks);
     g_test_add_func ("/members/told-of-the-last-try", test_told_of_the_last_try);
     g_test_add_func ("/members/sequence-is-committed", test_sequence_is_committed);
+    g_test_add_func ("/members/what-was-begun-before-a-copy", test_copied);
+    g_test_add_func ("/members/what-others-have-not-stored", test_own);
     g_test_add_func ("/members/all-at-once", test_all_at_once);
     return g_test_run ();
 }

@@ -1,0 +1,83 @@
+/* A catalog that several processes write: who leads, and what the others want of it. */
+#include "catalog/age.h"
+
+bool ecfs_catalog_is_shared (const EcfsCatalog *self)
+{
+    return self->is_member;
+}
+
+bool ecfs_catalog_leads (EcfsCatalog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool leads = ecfs_leads (self) && !self->inherits;
+    ecfs_mutex_unlock (&self->lock);
+    return leads;
+}
+
+static bool look_around (EcfsCatalog *self, GError **error)
+{
+    bool led = ecfs_leads (self), leads = led;
+    bool looked = self->db->ops->look_around (self->db, &leads, error);
+    self->inherits = leads && (self->inherits || !led);
+    if (!looked || !self->inherits)
+        return looked;
+    self->inherits = !ecfs_age_inherit (self, error);
+    return !self->inherits;
+}
+
+/* What is asked outside of transactions waits for the one that is open. */
+static bool step_aside (EcfsCatalog *self, GError **error)
+{
+    if (self->broken || self->failure != NULL)
+        return ecfs_fail_state (self, error);
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_commit (self, &why) &&
+        (self->broken || self->failure != NULL)) { /* what is given up its callers are told */
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
+    ecfs_reading_end (self);
+    return true;
+}
+
+/* @call is asked of the database outside of transactions. */
+#define ASIDE(self, error, call)                                                                                       \
+    ({                                                                                                                 \
+        ecfs_mutex_lock (&(self)->lock);                                                                               \
+        bool ok_ = step_aside (self, error) && (call);                                                                 \
+        ecfs_mutex_unlock (&(self)->lock);                                                                             \
+        ok_;                                                                                                           \
+    })
+
+bool ecfs_catalog_ask_leader (EcfsCatalog *self, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error)
+{
+    return ASIDE (self, error, self->db->ops->ask_leader (self->db, sequence, ret_answer, error));
+}
+
+bool ecfs_catalog_wanted (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
+{
+    return ASIDE (self, error, self->db->ops->wanted (self->db, ret_sequence, error));
+}
+
+bool ecfs_catalog_answer (EcfsCatalog *self, uint64_t sequence, const char *trouble, GError **error)
+{
+    return ASIDE (self, error, self->db->ops->answer (self->db, sequence, trouble, error));
+}
+
+bool ecfs_catalog_resign (EcfsCatalog *self, GError **error)
+{
+    return ASIDE (self, error, self->db->ops->resign (self->db, error));
+}
+
+bool ecfs_catalog_look_around (EcfsCatalog *self, GError **error)
+{
+    return !self->is_member || ASIDE (self, error, look_around (self, error));
+}
+
+char *ecfs_catalog_leader (EcfsCatalog *self)
+{
+    char *leader = NULL;
+    if (self->is_member)
+        (void) ASIDE (self, NULL, (leader = self->db->ops->leader (self->db)) != NULL); /* NULL says it */
+    return leader;
+}
