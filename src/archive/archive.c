@@ -21,7 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CONFIG_MAX_SIZE (1u << 20)
 #define COMMIT_THREADS  16
 #define LINEAGE_US      (3 * G_USEC_PER_SEC) /* for endpoints to tell what they know, … */
 #define LINEAGE_SURE_US 300000               /* … when enough have */
@@ -29,45 +28,6 @@
 static char *path_in (const char *directory, const char *name)
 {
     return g_build_filename (directory, name, NULL);
-}
-
-/* Of several markers the newest that the archive wrote counts. */
-static bool is_authentic (void *user, const EcfsMarker *marker)
-{
-    const EcfsArchive *self = user;
-    return self->lacks_keys || !ecfs_marker_is_doubtful (ecfs_marker_judge (marker, self->marker_keys, NULL));
-}
-
-static EcfsEndpoint *make_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const EcfsConfigEndpoint *config,
-                                    GError **error)
-{
-    EcfsMarker expected = {.archive = *ecfs_catalog_archive (self->catalog),
-                           .endpoint = row->uuid,
-                           .epoch = ecfs_catalog_epoch (self->catalog),
-                           .sequence = ecfs_catalog_sequence (self->catalog)};
-    EcfsEndpoint *endpoint = ecfs_endpoint_new (config->spec, &expected, error);
-    if (endpoint != NULL)
-        ecfs_endpoint_set_vouch (endpoint, is_authentic, self);
-    return endpoint;
-}
-
-bool ecfs_archive_open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const char *name,
-                                 const EcfsConfigEndpoint *config, GError **error)
-{
-    size_t position = self->n_endpoints;
-    EcfsEndpoint *endpoint = NULL;
-    if (position == ECFS_ENDPOINTS_MAX)
-        return ecfs_fail (error, ENOSPC, "%s: it already has %d endpoints, the most there can be", self->directory,
-                          ECFS_ENDPOINTS_MAX);
-    if (config != NULL && (endpoint = make_endpoint (self, row, config, error)) == NULL)
-        return false;
-    self->endpoints[position] = (EcfsArchiveEndpoint){.id = row->id,
-                                                      .uuid = row->uuid,
-                                                      .name = g_strdup (name),
-                                                      .zone = g_strdup (config != NULL ? config->zone : name),
-                                                      .state = row->state,
-                                                      .endpoint = endpoint};
-    return true;
 }
 
 static bool open_endpoints (EcfsArchive *self, GError **error)
@@ -107,7 +67,7 @@ static bool read_own (const char *path, char **ret_text, GError **error)
         return ecfs_fail_errno (error, errno, "%s", path);
     g_autofree char *opened = g_strdup_printf ("/proc/self/fd/%d", fd);
     return ecfs_archive_check_owner (path, &status, error) &&
-           (ecfs_read_file (opened, CONFIG_MAX_SIZE, ret_text, NULL, error) || ecfs_prefix (error, "%s", path));
+           (ecfs_read_file (opened, ECFS_CONFIG_MAX_SIZE, ret_text, NULL, error) || ecfs_prefix (error, "%s", path));
 }
 
 static bool open_config (EcfsArchive *self, GError **error)
@@ -652,174 +612,6 @@ const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self,
         if (self->endpoints[i].id == id)
             return &self->endpoints[i];
     return NULL;
-}
-
-/* The text of ecfs.conf as it is now with one more section, checked; g_free (). As it is where it has this
- * section: what was added may be added again, as by somebody whose first try was killed. */
-static char *extended_config (const char *path, const EcfsConfigEndpoint *endpoint, GError **error)
-{
-    g_autofree char *text = NULL;
-    if (!ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, error))
-        return NULL;
-    g_autofree char *section = ecfs_config_format_endpoint (endpoint);
-    g_autofree char *extended = g_strconcat (text, g_str_has_suffix (text, "\n") ? "\n" : "\n\n", section, NULL);
-    g_autoptr (EcfsConfig) now = ecfs_config_parse (text, path, error); /* its own faults first */
-    if (now == NULL)
-        return NULL;
-    const EcfsConfigEndpoint *there = ecfs_config_endpoint (now, endpoint->spec->name);
-    g_autofree char *same = there == NULL ? NULL : ecfs_config_format_endpoint (there);
-    if (g_strcmp0 (same, section) == 0)
-        return g_steal_pointer (&text);
-    g_autoptr (EcfsConfig) then = ecfs_config_parse (extended, path, error); /* name or URL used twice */
-    return then == NULL ? NULL : g_steal_pointer (&extended);
-}
-
-/* One that was in the catalog alone. Whoever looks at it meanwhile sees it with all that it has, or not at all. */
-static bool find_again (EcfsArchive *self, const EcfsArchiveEndpoint *known, const EcfsEndpointRow *row,
-                        const EcfsConfigEndpoint *config, GError **error)
-{
-    EcfsArchiveEndpoint *own = ecfs_archive_endpoint_own (self, known);
-    EcfsEndpoint *endpoint = make_endpoint (self, row, config, error);
-    if (endpoint == NULL)
-        return ecfs_prefix (error, "endpoint %s will be used from the next mount on", known->name);
-    if (strcmp (known->zone, config->zone) != 0) {
-        own->first_zone = (char *) own->zone;
-        own->zone = g_strdup (config->zone);
-    }
-    ecfs_endpoint_start (endpoint);
-    own->endpoint = endpoint;
-    return true;
-}
-
-/* Where a recovery found too few endpoints and there are enough again, each takes one stripe of an object, as before.
- * Takes @text; g_free (). */
-static char *end_doubling (char *text, const char *path, GError **error)
-{
-    g_autofree char *whole = text;
-    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
-    if (config == NULL)
-        return NULL;
-    bool is_temporary = config->allow_double == ECFS_DOUBLE_TEMPORARY;
-    g_autoptr (EcfsCodec) codec = is_temporary ? ecfs_codec_new (config->code, NULL) : NULL;
-    if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, false, NULL))
-        return g_steal_pointer (&whole);
-    return ecfs_config_edit (whole, "archive", "allow_double", "no");
-}
-
-static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
-{
-    EcfsEndpointRow row;
-    const char *name = endpoint->spec->name;
-    g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
-    g_autofree char *text = extended_config (path, endpoint, error);
-    text = text == NULL ? NULL : end_doubling (g_steal_pointer (&text), path, error);
-    if (text == NULL ||
-        !ecfs_archive_register (self->catalog, self->keys, self->shares, endpoint, false, &row, error) ||
-        !ecfs_zone_keep (self->catalog, &row.uuid, name, endpoint->zone, error))
-        return false;
-    if (!ecfs_replace_file (path, text, strlen (text), 0600, error))
-        return ecfs_prefix (error, "the catalog has endpoint %s now: add its section to the file by hand", name);
-    const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_by_id (self, row.id);
-    if (known != NULL)
-        return known->endpoint != NULL || find_again (self, known, &row, endpoint, error);
-    if (!ecfs_archive_open_endpoint (self, &row, name, endpoint, error))
-        return ecfs_prefix (error, "endpoint %s will be used from the next mount on", name);
-    ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
-    self->n_endpoints++;
-    return true;
-}
-
-/* The zone that an endpoint was in which is in the catalog alone; NULL: it is not told, or another one is given. */
-static bool zone_before (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, char **ret_zone, GError **error)
-{
-    *ret_zone = NULL;
-    const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_named (self, endpoint->spec->name, NULL);
-    return endpoint->has_zone || known == NULL || ecfs_zone_kept (self->catalog, &known->uuid, ret_zone, error);
-}
-
-bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
-{
-    EcfsConfigEndpoint with = *endpoint;
-    g_autofree char *before = NULL;
-    if (!ecfs_archive_check_apart (self->directory, endpoint, error) || !zone_before (self, endpoint, &before, error))
-        return false;
-    with.zone = before != NULL ? before : with.zone;
-    ecfs_mutex_lock (&self->adding);
-    bool added = add_endpoint (self, &with, error);
-    if (added)
-        ecfs_month_book_begin (self->month);
-    ecfs_mutex_unlock (&self->adding);
-    return added;
-}
-
-/* One that an earlier call has put aside and whose stripes are not all rebuilt; NULL: there is none. */
-static const EcfsArchiveEndpoint *put_aside (EcfsArchive *self, const char *name)
-{
-    g_autofree char *prefix = g_strdup_printf ("%s (replaced, ", name);
-    for (size_t i = 0; i < self->n_endpoints; i++)
-        if (self->endpoints[i].state != ECFS_ENDPOINT_REMOVED && g_str_has_prefix (self->endpoints[i].name, prefix))
-            return &self->endpoints[i];
-    return NULL;
-}
-
-/* As ecfs.conf has it now: it may have been added since the archive was opened. */
-EcfsConfig *ecfs_archive_config_now (EcfsArchive *self, GError **error)
-{
-    g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
-    g_autofree char *text = NULL;
-    return ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, error) ? ecfs_config_parse (text, path, error) : NULL;
-}
-
-static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old, GError **error)
-{
-    const EcfsArchiveEndpoint *aside = put_aside (self, name);
-    if (aside != NULL) {
-        *ret_old = g_strdup (aside->name);
-        return true;
-    }
-    EcfsEndpointRow row;
-    g_autofree char *renamed = NULL;
-    const EcfsArchiveEndpoint *old = ecfs_archive_endpoint_named (self, name, error);
-    g_autoptr (EcfsConfig) config = old == NULL ? NULL : ecfs_archive_config_now (self, error);
-    if (config == NULL)
-        return false;
-    const EcfsConfigEndpoint *section = ecfs_config_endpoint (config, name);
-    if (section == NULL || old->endpoint == NULL)
-        return ecfs_fail (
-            error, ENOTCONN,
-            "endpoint %s is not in ecfs.conf: name a place that takes over, with 'ecfs endpoint replace %s %s NEW=URL'",
-            name, self->directory, name);
-    if (self->n_endpoints == ECFS_ENDPOINTS_MAX)
-        return ecfs_fail (error, ENOSPC, "%s: it already has %d endpoints, the most there can be", self->directory,
-                          ECFS_ENDPOINTS_MAX);
-    EcfsEndpointState before = old->state;
-    if (!ecfs_archive_put_state (self, old, ECFS_ENDPOINT_DRAINING, error))
-        return false; /* nothing new is placed there meanwhile */
-    if (!ecfs_archive_register_anew (self->catalog, self->keys, self->shares, section, old, &row, &renamed, error)) {
-        (void) ecfs_archive_put_state (self, old, before, NULL); /* the first error is the one to tell */
-        return false;
-    }
-    EcfsArchiveEndpoint *own = ecfs_archive_endpoint_own (self, old);
-    own->first_name = (char *) own->name;
-    own->name = g_strdup (renamed);
-    ecfs_endpoint_retire (own->endpoint, "was emptied, and another endpoint has taken its place");
-    bool told = ecfs_zone_keep (self->catalog, &row.uuid, name, section->zone, error);
-    *ret_old = g_steal_pointer (&renamed);
-    if (!told)
-        return false;
-    if (!ecfs_archive_open_endpoint (self, &row, name, section, error))
-        return ecfs_prefix (error, "endpoint %s will be used from the next mount on: then run this again", name);
-    ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
-    self->n_endpoints++;
-    return true;
-}
-
-bool ecfs_archive_renew_endpoint (EcfsArchive *self, const char *name, char **ret_old, GError **error)
-{
-    ecfs_mutex_lock (&self->adding);
-    bool renewed = renew_endpoint (self, name, ret_old, error);
-    ecfs_mutex_unlock (&self->adding);
-    return renewed;
 }
 
 /* The catalog has kept what makes a code that this ecfs would make another way. */

@@ -8,6 +8,8 @@
 #include "archive/month.h"
 #include "key/ring.h"
 
+#define ECFS_CONFIG_MAX_SIZE (1u << 20)
+
 typedef struct EcfsRevival EcfsRevival;
 
 /** The next endpoint; @config NULL: it is in the catalog only. It counts when n_endpoints says so. With `adding` held,
