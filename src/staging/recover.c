@@ -97,9 +97,18 @@ static bool is_promised (const Recovery *self, uint64_t ino)
     return false;
 }
 
+/* It was opened for writing, and nothing was written. */
+static bool is_as_stored (const Recovery *self, const EcfsStagingRow *row, const char *name)
+{
+    ecfs_autofd fd = openat (self->table->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    return fd >= 0 && !row->fresh && ecfs_staged_verify (self->catalog, row->ino, fd, NULL);
+}
+
 static bool recover_open (Recovery *self, const EcfsStagingRow *row, const char *name, GError **error)
 {
     g_autofree char *path = ecfs_catalog_path (self->catalog, row->ino);
+    if (is_as_stored (self, row, name) && unlinkat (self->table->dir_fd, name, 0) == 0)
+        return forget_row (self, row, error);
     if (!keep_interrupted (self, name, path, error))
         return false;
     return (!row->fresh || is_promised (self, row->ino) || remove_fresh (self, row->ino, error)) &&

@@ -245,15 +245,37 @@ def test_killed_mount_loses_nothing(place, cluster):
     half = open(first.path / "half", "w", encoding="utf-8")
     half.write("not closed\n")
     half.flush()
+    (first.path / "kept").write_text("as it was\n")
+    untouched = open(first.path / "kept", "r+", encoding="utf-8")
     first.kill()
     lab.until(lambda: "leads now" in second.text(), 120, "the other leads")
-    lab.assert_same_tree(expected, {path: seen for path, seen in lab.describe_tree(second.path).items() if path != "half"})
+    lab.assert_same_tree(expected, {path: seen for path, seen in lab.describe_tree(second.path).items() if path not in ("half", "kept")})
     (second.path / "half").write_text("by the other\n")
     other.await_stored()
     first.start()
     assert (first.path / "half").read_text() == "by the other\n"
     kept = [path for path in (archive.path / "interrupted").iterdir()]
     assert [path.read_text() for path in kept] == ["not closed\n"]
+    first.umount()
+    second.umount()
+    is_clean(archive)
+
+
+@pytest.mark.nightly
+def test_row_that_stayed_keeps_nobody_out(place, cluster):
+    """Of a file that is not staged any more."""
+    archive = make(place, cluster)
+    first, second = place.mount(archive), place.mount(join(place, archive, "other"))
+    (first.path / "file").write_text("before\n")
+    schema = "ecfs_" + (archive.path / "catalog-place").read_text().split(":")[0].replace("-", "")
+    cluster.psql(f"INSERT INTO {schema}.staging (ino, state, fresh, size, since_ns, member) SELECT {(first.path / 'file').stat().st_ino}, "
+                 f"0, 0, 0, 0, m.id FROM {schema}.members m JOIN {schema}.holder h ON h.session = m.session; "
+                 f"UPDATE {schema}.counters SET n_staged = n_staged + 1")
+    with pytest.raises(OSError, match="busy"):
+        open(second.path / "file", "r+", encoding="utf-8")
+    lab.until(lambda: not cluster.psql(f"SELECT 1 FROM {schema}.staging").stdout.strip(), 60, "the row is swept away")
+    (second.path / "file").write_text("after\n")
+    assert (first.path / "file").read_text() == "after\n"
     first.umount()
     second.umount()
     is_clean(archive)
