@@ -263,6 +263,8 @@ static void test_stores_once (Fixture *self, gconstpointer features)
         holds (self, name, bytes + i, size);
     }
     await_no_uploads (self);
+    if (g_str_has_prefix (features, "part-"))
+        g_assert_cmpuint (s3_count (self->store, "complete"), ==, 1 + 3); /* it is found out once */
 }
 
 /* Four parts are with the server before it answers one, the last one first: the object has them in their order. */
@@ -272,7 +274,7 @@ static void test_parts_at_once (Fixture *self, gconstpointer features)
     if (self->store == NULL)
         return;
     g_autofree uint8_t *bytes = test_bytes (40 * MIB, 7);
-    restart (self, ",part_size=5M");
+    restart (self, ",part_size=5M,stall_timeout=20s"); /* the server is silent for a while */
     int64_t began_us = ecfs_now_us ();
     g_assert_cmpint (try_store (self, "stripes/large", bytes, 40 * MIB), ==, 0);
     g_assert_cmpint (ecfs_now_us () - began_us, <, 6 * 2 * G_USEC_PER_SEC); /* what waiting for the others takes */
@@ -287,7 +289,7 @@ static void test_part_fails (Fixture *self, gconstpointer features)
     if (self->store == NULL)
         return;
     g_autofree uint8_t *bytes = test_bytes (40 * MIB, 8);
-    restart (self, ",part_size=5M");
+    restart (self, ",part_size=5M,stall_timeout=20s"); /* the server is silent for a while */
     g_assert_cmpint (try_store (self, "stripes/large", bytes, 40 * MIB), ==, EDQUOT);
     int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
     while (s3_count (self->store, "abort") == 0 || s3_count (self->store, "part") < 3) {
@@ -712,6 +714,7 @@ int main (int argc, char **argv)
     add ("/s3/stores-once-where-conditions-are-inverted", "inverted", test_stores_once);
     add ("/s3/stores-once-where-conditions-are-for-put-only", "put-only", test_stores_once);
     add ("/s3/stores-once-where-conditions-are-refused-with-parts", "part-ancient", test_stores_once);
+    add ("/s3/stores-once-where-conditions-are-wrong-with-parts", "part-antique", test_stores_once);
     add ("/s3/stores-once-where-the-server-is-busy", "slow-down", test_stores_once);
     add ("/s3/stores-once-where-answers-get-lost", "forgetful half-hearted", test_stores_once);
     add ("/s3/stores-once-where-answers-do-not-come", "abrupt", test_stores_once);

@@ -49,6 +49,13 @@ static bool has_code (const EcfsHttpCall *call, const char *code)
     return has;
 }
 
+/* Whether the store has no conditions, and says so. */
+static bool lacks_conditions (const EcfsHttpCall *call)
+{
+    return call->status == 501 ||
+           (call->status == 400 && (has_code (call, "NotImplemented") || has_code (call, "InvalidArgument")));
+}
+
 static void store (EcfsS3Write *write);
 
 static void look (EcfsS3Write *write, EcfsS3WriteState state, void (*done) (EcfsHttp *, EcfsHttpOp *))
@@ -67,7 +74,9 @@ static void looked (EcfsHttp *self, EcfsHttpOp *op)
 {
     EcfsS3Write *write = (EcfsS3Write *) op;
     (void) self;
-    write->unconditional |= conditions (write) != ECFS_S3_CONDITIONS_KEPT;
+    write->unconditional |=
+        conditions (write) != ECFS_S3_CONDITIONS_KEPT ||
+        (write->upload_id != NULL && atomic_load (with_parts (write)) == ECFS_S3_CONDITIONS_IGNORED);
     if (op->cancelled)
         ecfs_s3_write_end (write, ecfs_s3_write_cancelled (write));
     else if (op->call.status == 404)
@@ -130,7 +139,7 @@ static void stored (EcfsHttp *self, EcfsHttpOp *op)
     long status = op->call.status;
     GError *error = NULL;
     (void) self;
-    if (write->conditional && status == 501) {
+    if (write->conditional && lacks_conditions (&op->call)) {
         write->unconditional = true; /* such as a store that knows conditions for PUT only */
         look (write, ECFS_S3_WRITE_LOOKING, looked);
     } else if (status == 412 || may_be_stored (write) || says_nothing (write)) {
@@ -175,13 +184,6 @@ static void store (EcfsS3Write *write)
 
 static void probed (EcfsHttp *self, EcfsHttpOp *op);
 static void probe_found (EcfsHttp *self, EcfsHttpOp *op);
-
-/* Whether the store has no conditions, and says so. */
-static bool lacks_conditions (const EcfsHttpCall *call)
-{
-    return call->status == 501 ||
-           (call->status == 400 && (has_code (call, "NotImplemented") || has_code (call, "InvalidArgument")));
-}
 
 static void probe (EcfsS3Write *write)
 {
