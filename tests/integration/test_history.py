@@ -466,27 +466,36 @@ class Interrupted:
         shutil.rmtree(mount.path / "d")
         archive.await_stored()
         mount.umount()
-        self.before = self.journal()
         self.process = subprocess.Popen([lab.PROGRAM, "undelete", archive.path, "--at", self.moment, "/"],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        lab.until(lambda: self.n_back() > 0, 60, "some are back", pause=0.002)
+        lab.until(self.is_begun, 60, "some are back", pause=0.002)
         self.signal(signal.SIGSTOP)
 
     def is_told(self):
-        """Whether the journal tells of some; else it goes on for a moment."""
-        if self.journal() - self.before:
+        """Whether the journal tells of some, and not just of what was before; else it goes on for a moment."""
+        if self.told() >= self.sequence:
             return True
         self.signal(signal.SIGCONT)
         time.sleep(0.005)
         self.signal(signal.SIGSTOP)
         return False
 
-    def journal(self):
-        return {path for endpoint in self.archive.endpoints for path in lab.files_below(endpoint.root / "journal")}
+    def told(self):
+        """The last change that the journal at endpoints has."""
+        return max(int(path.name.rpartition("-")[2], 16)
+                   for endpoint in self.archive.endpoints for path in lab.files_below(endpoint.root / "journal"))
+
+    def is_begun(self):
+        n_back, self.sequence = self.look()
+        return n_back > 0
 
     def n_back(self):
+        return self.look()[0]
+
+    def look(self):
+        """How many are back, and the last change of that moment."""
         with contextlib.closing(sqlite3.connect(self.archive.path / "catalog.sqlite")) as catalog:
-            return catalog.execute("SELECT count (*) FROM extents").fetchone()[0]
+            return catalog.execute("SELECT (SELECT count (*) FROM extents), sequence FROM counters").fetchone()
 
     def signal(self, which):
         self.process.send_signal(which)

@@ -432,8 +432,12 @@ class Archive:
         return ecfs("put", self.path, *arguments, **options)
 
     def put_in_full(self, *arguments):
-        """Again, if some stripes are missing for once, as of an endpoint that is slow: nothing fills up what a put left."""
-        until(lambda: "fewer stripes" not in self.put(*arguments).stderr, 120, "it is stored in full")
+        """Again, if some stripes are missing for once, as of an endpoint that is slow: nothing fills up what a put left.
+        Of a directory that gets another name, what is in it: the second time, it would go into that of the first."""
+        *sources, target = arguments
+        if target != "/":
+            sources = [f"{source}/." if isinstance(source, Path) and source.is_dir() else source for source in sources]
+        until(lambda: "fewer stripes" not in self.put(*sources, target).stderr, 120, "it is stored in full")
 
     def get(self, *arguments, **options):
         return ecfs("get", self.path, *arguments, **options)
