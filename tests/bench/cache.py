@@ -2,7 +2,6 @@
 """What the cache costs a first read and saves a second: one file over six directories, rounds side by side.
 
 ECFS_BUILD names the build; the first argument is the directory to work in (a disk), the second the MiB of the file."""
-import os
 import statistics
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 import lab  # noqa: E402
+import processors  # noqa: E402
 
 MIB = 1 << 20
 ROUNDS = 3
@@ -25,15 +25,10 @@ def read(path):
     return time.monotonic() - begun
 
 
-def cpu_of(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def timed(mount, path):
-    before = cpu_of(mount.process.pid)
+    before = processors.used(mount.process.pid)
     seconds = read(path)
-    return seconds, cpu_of(mount.process.pid) - before
+    return seconds, processors.used(mount.process.pid) - before
 
 
 def round_of(top, size, cache_size):

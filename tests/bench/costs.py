@@ -21,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 import lab  # noqa: E402
+import processors  # noqa: E402
 from conftest import Place  # noqa: E402
 
 MIB, SLOW = 1 << 20, 1_000_000  # bytes/s of each endpoint while peers are asked
@@ -33,8 +34,7 @@ PARTS = {  # by the library that ran: libcrypto comes without names of its funct
 
 
 def cpu_of(mount):
-    fields = Path(f"/proc/{mount.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    return processors.used(mount.process.pid)
 
 
 class Machine:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "lab")]
 import dht  # noqa: E402
+import processors  # noqa: E402
 import switch  # noqa: E402
 
 NETWORK, N_KEYS, GRACE_S, TIMEOUT_S, N_UPDATES = 0xbe7c4, 50, 2, 20, 20
@@ -91,18 +92,8 @@ def pace(rate, seconds, act):
     return time.monotonic() - begun
 
 
-def busy():
-    """Ticks of all processors since the start of the machine, those that were not idle, and those of nodes' processes."""
-    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-    return sum(fields), sum(fields) - fields[3] - fields[4]
-
-
-def ticks(node):
-    try:
-        fields = Path(f"/proc/{node.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
-    except OSError:  # it has ended
-        return 0
+def used(nodes):
+    return sum(processors.used(node.process.pid) for node in nodes)
 
 
 def middle(seconds):
@@ -138,9 +129,9 @@ def measure(machines, rate, seconds, title, updates=False, gone=False, churn=Fal
                 everybody.append(askers[one])
         if churn:
             threading.Thread(target=come_and_go, daemon=True).start()
-        (all_before, busy_before), ours_before = busy(), sum(map(ticks, nodes))
+        (all_before, busy_before), ours_before = processors.busy(), used(nodes)
         took = pace(rate, seconds, lambda i: askers[i % (2 if churn else len(askers))].ask(random.choice(keys)))
-        (all_after, busy_after), ours_after = busy(), sum(map(ticks, nodes))
+        (all_after, busy_after), ours_after = processors.busy(), used(nodes)
         end = time.monotonic() + TIMEOUT_S
         while time.monotonic() < end and any(asker.asked for asker in everybody if asker.node.process.poll() is None):
             time.sleep(0.05)
@@ -151,7 +142,7 @@ def measure(machines, rate, seconds, title, updates=False, gone=False, churn=Fal
             asker.node.kill()
     ends, newest = ([each for asker in everybody for each in getattr(asker, name)] for name in ("ends", "newest"))
     n_asked = int(rate * seconds)
-    ours = "       -" if churn or gone else f"{(ours_after - ours_before) / os.sysconf('SC_CLK_TCK') / n_asked * 1e3:5.2f} ms"
+    ours = "       -" if churn or gone else f"{(ours_after - ours_before) / n_asked * 1e3:5.2f} ms"
     print(f"{title:17} {rate:5}/s  begun {n_asked / took:5.0f}/s  newest found {len(newest):6} of {n_asked:6}: median {middle(newest):7.1f} ms  99% {tail(newest):7.1f} ms  "
           f"end {len(ends):6}: median {middle(ends):7.1f} ms  99% {tail(ends):7.1f} ms  processor each {ours}  "
           f"all processors {(busy_after - busy_before) / (all_after - all_before):4.0%}  load {os.getloadavg()[0]:5.1f}", flush=True)
@@ -163,9 +154,7 @@ def until_seen(machines):
     try:
         for i in range(N_UPDATES):
             value, begun = b"%d" % i, time.monotonic()
-            putter = threading.Thread(target=nodes[i % len(nodes)].put, args=(key, value))
-            putter.start()
-            putter.join()
+            nodes[i % len(nodes)].put(key, value)
             for node in nodes:
                 while value not in node.get(key):
                     time.sleep(0.02)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 import lab  # noqa: E402
+import processors  # noqa: E402
 
 MIB = 1 << 20
 
@@ -56,17 +57,12 @@ class Subject:
         self.forget()
         process = subprocess.Popen([self.program, "mount", self.directory, self.mountpoint, "-f"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         lab.until(lambda: lab.is_mounted(self.mountpoint), 60, "it is mounted")
-        begun, before = time.monotonic(), self.cpu(process)
+        begun, before = time.monotonic(), processors.used(process.pid)
         subprocess.run(["dd", f"if={self.mountpoint}/file", "of=/dev/null", "bs=1M", "status=none"], check=True)
-        figures = time.monotonic() - begun, self.cpu(process) - before
+        figures = time.monotonic() - begun, processors.used(process.pid) - before
         self.ecfs("umount", self.mountpoint)
         assert process.wait(60) == 0
         return figures
-
-    @staticmethod
-    def cpu(process):
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main():

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 import lab  # noqa: E402
+import processors  # noqa: E402
 import switch  # noqa: E402
 from conftest import Place  # noqa: E402
 
@@ -43,14 +44,7 @@ class Reader:
         self.seconds = time.monotonic() - begun
 
     def cpu(self):
-        fields = Path(f"/proc/{self.mount.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def busy():
-    """Seconds of all processors since the start of the machine, and those that were not idle."""
-    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-    return sum(fields), sum(fields) - fields[3] - fields[4]
+        return processors.used(self.mount.process.pid)
 
 
 class Lines:
@@ -66,14 +60,14 @@ class Lines:
 
 def read_all(readers, lines):
     lab.drop_caches()
-    before, cpu, (all_before, busy_before) = lines.counts(), sum(reader.cpu() for reader in readers), busy()
+    before, cpu, (all_before, busy_before) = lines.counts(), sum(reader.cpu() for reader in readers), processors.busy()
     begun = time.monotonic()
     threads = [threading.Thread(target=reader.read, args=(begun,)) for reader in readers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    (all_after, busy_after), after = busy(), lines.counts()
+    (all_after, busy_after), after = processors.busy(), lines.counts()
     return {"last": max(reader.seconds for reader in readers), "endpoints": after[0] - before[0], "peers": after[1] - before[1],
             "cpu": sum(reader.cpu() for reader in readers) - cpu, "busy": (busy_after - busy_before) / (all_after - all_before)}
 

@@ -9,10 +9,10 @@ import shutil
 import subprocess
 import threading
 
-import lab
 import pytest
 
 CLONE_NEWNET = 0x40000000
+MANY_PACKETS = "pfifo limit 1000"
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -23,13 +23,16 @@ def _checked(result):
 def held(device, number, bytes_per_s):
     burst = max(128 << 10, bytes_per_s // 200)
     return [f"class add dev {device} parent 1: classid 1:{number:x} htb rate {bytes_per_s * 8}bit burst {burst} cburst {burst} quantum 65536",
-            f"qdisc add dev {device} parent 1:{number:x} pfifo limit 1000"]
+            f"qdisc add dev {device} parent 1:{number:x} {MANY_PACKETS}"]
 
 
 class Namespace:
     """Of networks; `with` it the thread is inside."""
 
     def __init__(self):
+        for program in ["ip", "tc"]:
+            if shutil.which(program) is None:
+                pytest.skip(f"there is no {program}: install iproute2")
         self.outside, self.fd = threading.local(), None
         before = self._current()
         if libc.unshare(CLONE_NEWNET) != 0:
@@ -44,13 +47,14 @@ class Namespace:
         return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
     def __enter__(self):
-        self.outside.fd = self._current()
+        self.outside.fds = [*getattr(self.outside, "fds", []), self._current()]  # it may be inside already
         _checked(libc.setns(self.fd, CLONE_NEWNET))
         return self
 
     def __exit__(self, *_):
-        _checked(libc.setns(self.outside.fd, CLONE_NEWNET))
-        os.close(self.outside.fd)
+        outside = self.outside.fds.pop()
+        _checked(libc.setns(outside, CLONE_NEWNET))
+        os.close(outside)
 
     def ip(self, lines, program="ip"):
         with self:
@@ -103,11 +107,6 @@ class Machine(Namespace):
 
 class Switch(Namespace):
     def __init__(self):
-        if not lab.ROOT:
-            pytest.skip("only root may make network namespaces")
-        for program in ["ip", "tc"]:
-            if shutil.which(program) is None:
-                pytest.skip(f"there is no {program}: install iproute2")
         super().__init__()
         self.machines = []
         self.ip(["link add switch type bridge", "link set switch up"])

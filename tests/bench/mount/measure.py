@@ -3,24 +3,19 @@ import ctypes
 import os
 import resource
 import statistics
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import lab
+import processors
 
-TICK = os.sysconf("SC_CLK_TCK")
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def cpu_of(pid):
     """Seconds of a process and of what it waited for."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()  # from the third on
-    except OSError:
-        return 0
-    return sum(map(int, fields[11:15])) / TICK
+    return processors.used(pid, waited=True)
 
 
 def tree_cpu(pids):
@@ -120,12 +115,6 @@ def run_program(command):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def machine_busy():
-    """Seconds that all processors together were not idle."""
-    ticks = list(map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]))
-    return (sum(ticks) - ticks[3] - ticks[4]) / TICK
-
-
 def wire_bytes():
     """What went over loopback so far, which is our own (see links.enter_namespace)."""
     lo = next(line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
@@ -135,11 +124,11 @@ def wire_bytes():
 def measured(system, work, servers):
     """The cost of system.run (work)."""
     pids, wire = system.client_pids(), wire_bytes()
-    client, server, own, busy = tree_cpu(pids), servers.cpu(), time.thread_time(), machine_busy()
+    client, server, own, busy = tree_cpu(pids), servers.cpu(), time.thread_time(), processors.busy()[1]
     begin = time.monotonic()
     program = system.run(work)
     seconds = time.monotonic() - begin
-    busy = machine_busy() - busy
+    busy = processors.busy()[1] - busy
     if program is None:
         program = time.thread_time() - own
     if system.ends_with_work:
