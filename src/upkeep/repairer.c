@@ -6,33 +6,26 @@
 #include "check/check.h"
 #include "journal/sender.h"
 #include "object/placement.h"
+#include "upkeep/retries.h"
 #include "util/lock.h"
 #include "wire/wire.h"
 
-#define LOOK_US        (1 * G_USEC_PER_SEC)
-#define UNSTORED_US    (250 * 1000)           /* … while the journal does not name what was rebuilt */
-#define HURRY_US       (2 * G_USEC_PER_SEC)   /* between two times that it is to be stored for that, … */
-#define HURRY_BUSY_US  (30 * G_USEC_PER_SEC)  /* … while more is being repaired */
-#define QUIET_US       (1 * G_USEC_PER_SEC)   /* nobody has read for so long */
-#define WALK_US        (600 * G_USEC_PER_SEC) /* between two looks at all objects for stripes that they lack, … */
-#define WALK_LEAST_US  (5 * G_USEC_PER_SEC)   /* … at least, and … */
-#define WALK_SHARE     20                     /* … so many times as long as one takes */
-#define WALK_BATCH     256
-#define MOST_LACKING   4096 /* objects that are found in one walk */
-#define RETRY_FIRST_US (5 * G_USEC_PER_SEC)
-#define RETRY_MAX_US   (300 * G_USEC_PER_SEC)
-#define RETRY_SHARE    20         /* a try that failed pauses for so many times as long as it took, at least */
-#define TRICKLE        (1u << 20) /* bytes per second */
-#define MOST_AT_ONCE   4
-#define MEMORY_PART    4 /* of transfer_memory */
-#define NO_RATE        (UINT64_C (1) << 62)
-#define HAND_OVER_US   (60 * G_USEC_PER_SEC) /* between two tries of a mount that may not write */
-
-/* An object that could not be repaired. */
-typedef struct Retry {
-    unsigned n_failures;
-    int64_t not_before_us;
-} Retry;
+#define LOOK_US       (1 * G_USEC_PER_SEC)
+#define UNSTORED_US   (250 * 1000)           /* … while the journal does not name what was rebuilt */
+#define HURRY_US      (2 * G_USEC_PER_SEC)   /* between two times that it is to be stored for that, … */
+#define HURRY_BUSY_US (30 * G_USEC_PER_SEC)  /* … while more is being repaired */
+#define QUIET_US      (1 * G_USEC_PER_SEC)   /* nobody has read for so long */
+#define WALK_US       (600 * G_USEC_PER_SEC) /* between two looks at all objects for stripes that they lack, … */
+#define WALK_LEAST_US (5 * G_USEC_PER_SEC)   /* … at least, and … */
+#define WALK_SHARE    20                     /* … so many times as long as one takes */
+#define WALK_BATCH    256
+#define MOST_LACKING  4096 /* objects that are found in one walk */
+#define MANY_REBUILT  4
+#define TRICKLE       (1u << 20) /* bytes per second */
+#define MOST_AT_ONCE  4
+#define MEMORY_PART   4 /* of transfer_memory */
+#define NO_RATE       (UINT64_C (1) << 62)
+#define HAND_OVER_US  (60 * G_USEC_PER_SEC) /* between two tries of a mount that may not write */
 
 /* What is granted by time: repairs stop for a while when it is used up. */
 typedef struct Bucket {
@@ -53,7 +46,7 @@ struct EcfsRepairer {
     Bucket any, trickle; /* repair_rate, and what is left of it beside who works */
     EcfsRepairerFacts facts;
     /* Of the thread alone. */
-    GHashTable *retries; /* int64_t of an object → Retry */
+    EcfsRetries *retries;
     GHashTable *lacking; /* set of int64_t: objects that lacked stripes at the last walk */
     GHashTable *past;    /* likewise of what only the past has */
     GHashTable *queued;  /* set of int64_t: objects that the queue has stripes of */
@@ -171,8 +164,7 @@ static unsigned most_objects (void *user)
 
 static bool is_due (EcfsRepairer *self, int64_t object)
 {
-    const Retry *retry = g_hash_table_lookup (self->retries, &object);
-    return retry == NULL || retry->not_before_us <= ecfs_now_us ();
+    return ecfs_retries_is_due (self->retries, object, ecfs_now_us ());
 }
 
 /* Endpoints that may still vanish for an object without the stripes that are @damaged; -1: it is not readable. */
@@ -203,7 +195,7 @@ static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *ro
     const EcfsCodec *codec = row == NULL ? NULL : ecfs_archive_codec (archive, row->code, NULL);
     char *name = codec == NULL ? NULL : name_of (ecfs_archive_catalog (archive), row);
     if (name == NULL) {
-        g_hash_table_remove (self->retries, &object); /* deleted since, or fsck tells what is wrong with it */
+        ecfs_retries_remove (self->retries, object); /* deleted since, or fsck tells what is wrong with it */
         return;
     }
     Job *job = g_new0 (Job, 1);
@@ -222,7 +214,7 @@ static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *ro
                          .most_bytes = ecfs_archive_config (archive)->transfer_memory / (MEMORY_PART * MOST_AT_ONCE),
                          .user = job};
     job->guarantee = guarantee_of (archive, row, codec, damaged);
-    job->waits = job->guarantee > 0 || ecfs_object_is_past (object) || g_hash_table_contains (self->retries, &object);
+    job->waits = job->guarantee > 0 || ecfs_object_is_past (object) || ecfs_retries_has_failed (self->retries, object);
     job->path = name;
     g_ptr_array_add (self->jobs, job);
     g_hash_table_add (self->listed, g_memdup2 (&object, sizeof object));
@@ -369,7 +361,7 @@ static EcfsRepairTask *next_task (void *user)
 static void count_failing (EcfsRepairer *self)
 {
     ecfs_mutex_lock (&self->lock);
-    self->facts.n_failing = g_hash_table_size (self->retries);
+    self->facts.n_failing = ecfs_retries_n_failing (self->retries);
     if (self->facts.n_failing == 0)
         g_clear_pointer (&self->facts.failure, g_free);
     ecfs_mutex_unlock (&self->lock);
@@ -387,20 +379,21 @@ static void note_failure (EcfsRepairer *self, const Job *job)
 {
     int64_t object = job->task.object;
     const char *why = job->task.error->message;
-    Retry *retry = g_hash_table_lookup (self->retries, &object);
-    if (retry == NULL) {
-        retry = g_new0 (Retry, 1);
-        g_hash_table_insert (self->retries, g_memdup2 (&object, sizeof object), retry);
-    }
-    int64_t now_us = ecfs_now_us ();
-    int64_t pause_us = MIN ((int64_t) RETRY_FIRST_US << MIN (retry->n_failures, 10), (int64_t) RETRY_MAX_US);
-    retry->not_before_us = now_us + MAX (pause_us, RETRY_SHARE * (now_us - job->began_us));
-    g_log (G_LOG_DOMAIN, retry->n_failures++ == 0 ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO,
-           "%s: cannot be repaired yet: %s", job->path, why);
+    unsigned n = ecfs_retries_failed (self->retries, object, job->began_us, ecfs_now_us ());
+    g_log (G_LOG_DOMAIN, n == 1 ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO, "%s: cannot be repaired yet: %s", job->path,
+           why);
     ecfs_mutex_lock (&self->lock);
     g_free (self->facts.failure);
     self->facts.failure = g_strdup_printf ("%s: %s", job->path, why);
     ecfs_mutex_unlock (&self->lock);
+}
+
+static void note_rebuilt (EcfsRepairer *self, const Job *job)
+{
+    if (ecfs_retries_rebuilt (self->retries, job->task.object, ecfs_now_us ()) == MANY_REBUILT)
+        g_warning ("%s: its stripes were rebuilt %d times within minutes: an endpoint loses what it said that it has "
+                   "stored. 'ecfs status' names what is damaged and where; it is rebuilt less often from now on",
+                   job->path, MANY_REBUILT);
 }
 
 static void task_done (void *user, EcfsRepairTask *task)
@@ -409,12 +402,14 @@ static void task_done (void *user, EcfsRepairTask *task)
     Job *job = task->data;
     int code = task->error == NULL ? 0 : task->error->code;
     if (code == 0 || code == ESTALE) {
-        g_hash_table_remove (self->retries, &task->object);
+        ecfs_retries_remove (self->retries, task->object);
         g_hash_table_remove (self->lacking, &task->object);
         g_hash_table_remove (self->past, &task->object);
     } else if (code != ECANCELED) {
         note_failure (self, job);
     }
+    if (task->order.n_stored > 0)
+        note_rebuilt (self, job);
     if (code == 0 || task->order.n_stored > 0) {
         const Rebuilt rebuilt = {.sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive)),
                                  .n_stored = task->order.n_stored,
@@ -621,7 +616,7 @@ static bool came_back (EcfsRepairer *self)
         self->reachable->data[i] = reachable;
     }
     if (any)
-        g_hash_table_remove_all (self->retries);
+        ecfs_retries_reset (self->retries);
     return any;
 }
 
@@ -631,11 +626,12 @@ static void settle_back (EcfsRepairer *self)
     unsigned n_queued;
     g_autoptr (GError) error = NULL;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    g_autoptr (GArray) rows = g_hash_table_size (self->retries) == 0 ? NULL : ecfs_catalog_repairs (catalog, 0, NULL);
+    g_autoptr (GArray) rows =
+        ecfs_retries_n_failing (self->retries) == 0 ? NULL : ecfs_catalog_repairs (catalog, 0, NULL);
     g_autoptr (GArray) asked = g_array_new (FALSE, FALSE, sizeof (EcfsRepairRow)); /* of borrowed text */
     for (guint i = 0; rows != NULL && i < rows->len; i++) {
         const EcfsRepairRow *row = &g_array_index (rows, EcfsRepairRow, i);
-        if (g_hash_table_contains (self->retries, &row->object) && is_due (self, row->object))
+        if (ecfs_retries_has_failed (self->retries, row->object) && is_due (self, row->object))
             g_array_append_vals (asked, row, 1);
     }
     if (asked->len == 0)
@@ -659,7 +655,7 @@ static void repair_round (EcfsRepairer *self)
     self->listed = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->next_job = 0;
     if (add_damaged (self)) /* others may have repaired what could not be */
-        g_hash_table_foreach_remove (self->retries, is_over, self);
+        ecfs_retries_sweep (self->retries, is_over, self, ecfs_now_us ());
     count_failing (self);
     add_lacking (self, self->lacking);
     add_lacking (self, self->past);
@@ -709,7 +705,7 @@ EcfsRepairer *ecfs_repairer_start (EcfsArchive *archive)
     self->reachable = g_byte_array_new ();
     self->unstored = g_array_new (FALSE, FALSE, sizeof (Rebuilt));
     g_array_set_clear_func (self->unstored, rebuilt_clear);
-    self->retries = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+    self->retries = ecfs_retries_new ();
     self->queued = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->lacking = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->past = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
@@ -735,7 +731,7 @@ void ecfs_repairer_stop (EcfsRepairer *self)
         g_array_unref (self->met);
     g_byte_array_unref (self->reachable);
     g_array_unref (self->unstored);
-    g_hash_table_unref (self->retries);
+    ecfs_retries_free (self->retries);
     g_hash_table_unref (self->queued);
     g_hash_table_unref (self->lacking);
     g_hash_table_unref (self->past);
