@@ -35,7 +35,7 @@ def source(place):
     directory = place.path / "source"
     directory.mkdir()
     for number in range(N_FILES):
-        lab.write_pattern(directory / f"file{number:02}", 2 * MIB + number, number)
+        lab.write_pattern(directory / f"file{number:02}", (number + 1) * MIB // 3 + number, number)  # they do not end together
     return directory
 
 
