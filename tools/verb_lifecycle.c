@@ -205,30 +205,63 @@ static GStrv names_of (char **texts, GError **error)
     return g_strv_builder_end (names);
 }
 
-static bool has (JsonArray *endpoints, const char *name)
+/* NULL: there is none. */
+static JsonObject *find (JsonArray *endpoints, const char *name)
 {
-    for (guint i = 0; i < json_array_get_length (endpoints); i++)
-        if (strcmp (tool_text (json_array_get_object_element (endpoints, i), "name"), name) == 0)
-            return true;
-    return false;
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        if (strcmp (tool_text (endpoint, "name"), name) == 0)
+            return endpoint;
+    }
+    return NULL;
 }
 
-/* Before anything is changed: that there is an endpoint to be replaced; or *ret_done, where a replacing that was killed
- * had come to its end: the endpoint was taken out, and the others are there. */
-static bool check_old (const char *directory, const char *name, GStrv by, bool *ret_done, GError **error)
+/* What takes its place is in the same zone: rules name it, and it has a share of the key. NULL: a zone of its own. */
+static char *zone_of (JsonArray *endpoints, JsonObject *old)
+{
+    const char *zone = tool_text (old, "zone");
+    bool is_own = strcmp (zone, tool_text (old, "name")) == 0;
+    for (guint i = 0; is_own && i < json_array_get_length (endpoints); i++) {
+        JsonObject *other = json_array_get_object_element (endpoints, i);
+        is_own = other == old || strcmp (tool_text (other, "zone"), zone) != 0;
+    }
+    return is_own ? NULL : g_strdup (zone);
+}
+
+/* Before anything is changed: that there is an endpoint to be replaced, and its zone_of (); or *ret_done, where a
+ * replacing that was killed had come to its end: the endpoint was taken out, and the others are there. */
+static bool check_old (const char *directory, const char *name, GStrv by, char **ret_zone, bool *ret_done,
+                       GError **error)
 {
     g_autofree char *text = ecfs_list_endpoints (directory, error);
     if (text == NULL)
         return false;
     g_autoptr (JsonArray) endpoints = tool_json_array (text);
-    if (has (endpoints, name))
+    JsonObject *old = find (endpoints, name);
+    if (old != NULL) {
+        *ret_zone = zone_of (endpoints, old);
         return true;
+    }
     if (!ecfs_endpoint_was_removed (directory, name, ret_done, error))
         return false;
     for (; *ret_done && *by != NULL; by++)
-        *ret_done = has (endpoints, *by);
+        *ret_done = find (endpoints, *by) != NULL;
     return *ret_done || tool_error (error, ENOENT, "%s has no endpoint %s: 'ecfs endpoint list' shows those it has",
                                     directory, name);
+}
+
+/* @zone: for those that are given none; NULL: each is a zone of its own. */
+static bool add_new (const char *directory, char **texts, GStrv names, const char *zone, GError **error)
+{
+    for (; *texts != NULL; texts++, names++) {
+        bool takes = zone != NULL && strstr (*texts, ",zone=") == NULL;
+        g_autofree char *text = takes ? g_strconcat (*texts, ",zone=", zone, NULL) : g_strdup (*texts);
+        if (!ecfs_add_endpoint (directory, text, error))
+            return false;
+        if (takes)
+            printf ("%s is in the zone %s; ,zone=ZONE behind its URL says another\n", *names, zone);
+    }
+    return true;
 }
 
 /* The same place, which was emptied: as `zpool replace POOL DEVICE`. */
@@ -278,13 +311,13 @@ static int replace (int argc, char **argv)
     uint64_t bytes;
     const char *directory = argv[1], *old = argv[2];
     g_auto (GStrv) names = names_of (argv + 3, &error);
-    bool done = false, good = names != NULL && check_old (directory, old, names, &done, &error);
+    g_autofree char *zone = NULL;
+    bool done = false, good = names != NULL && check_old (directory, old, names, &zone, &done, &error);
     if (done) {
         tool_say (replace_verb.name, "endpoint %s was already taken out", old);
         return TOOL_DONE;
     }
-    for (int i = 3; good && i < argc; i++)
-        good = ecfs_add_endpoint (directory, argv[i], &error);
+    good = good && add_new (directory, argv + 3, names, zone, &error);
     g_autoptr (Ecfs) ecfs = good ? ecfs_open (directory, ECFS_OPEN_WRITE, &error) : NULL;
     if (ecfs == NULL || !replace_in_rules (&ecfs, directory, old, names, &error) ||
         !tell_plan (ecfs, old, (const char *const *) names, false, &bytes, &error))

@@ -530,6 +530,17 @@ static void print_peers (JsonObject *status)
     json_array_foreach_element (list, print_peer, NULL);
 }
 
+/* There is none where the mount is of an earlier ecfs. */
+static void print_published (JsonObject *status)
+{
+    JsonArray *names =
+        json_object_has_member (status, "published") ? json_object_get_array_member (status, "published") : NULL;
+    guint n = names == NULL ? 0 : json_array_get_length (names);
+    for (guint i = 0; i < n; i++)
+        printf ("%s%s%s", i == 0 ? "published  " : ", ", json_array_get_string_element (names, i),
+                i + 1 == n ? "\n" : "");
+}
+
 static void print_catalog (JsonObject *status)
 {
     if (json_object_has_member (status, "catalog_error"))
@@ -565,6 +576,7 @@ static void print_status (JsonObject *status)
     print_month (status);
     print_cache (status);
     print_peers (status);
+    print_published (status);
     print_catalog (status);
     print_key (status);
     tool_print_history (status);

@@ -21,7 +21,8 @@ typedef struct EcfsCatalogMove {
 /** From the file, of which nobody has anything open, to a schema that nobody may open before ecfs_pg_arrived ().
  * *@ret_n_rows: how many were copied. EEXIST: the schema is in use; EBADMSG: something is wrong with the catalog. */
 bool ecfs_catalog_move_in (const EcfsCatalogMove *self, uint64_t *ret_n_rows, GError **error);
-/** From the schema to the file ecfs_catalog_move_name (@self), durably. Then nobody opens the schema any more. */
+/** From the schema to the file ecfs_catalog_move_name (@self), durably. Then nobody opens the schema any more.
+ * EBUSY: who else wrote the archive has not stored everything. */
 bool ecfs_catalog_move_out (const EcfsCatalogMove *self, uint64_t *ret_n_rows, GError **error);
 /** Whether that file has all that the schema has which was moved away. EBADMSG: it does not. */
 bool ecfs_catalog_move_is_whole (const EcfsCatalogMove *self, uint64_t *ret_n_rows, GError **error);

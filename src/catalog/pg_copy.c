@@ -34,7 +34,7 @@ bool ecfs_pg_columns_read (sqlite3 *db, const char *path, const char *table, PgC
     sqlite3_stmt *query = NULL;
     *ret_columns = (PgColumns){.names = g_string_new (NULL), .marks = g_string_new (NULL)};
     int rc = sqlite3_prepare_v2 (db, sql, -1, &query, NULL);
-    while (rc == SQLITE_OK && sqlite3_step (query) == SQLITE_ROW && ret_columns->n < ECFS_PG_MOST_COLUMNS) {
+    while (rc == SQLITE_OK && (rc = sqlite3_step (query)) == SQLITE_ROW && ret_columns->n < ECFS_PG_MOST_COLUMNS) {
         const char *type = (const char *) sqlite3_column_text (query, 2);
         const char *comma = ret_columns->n == 0 ? "" : ", ";
         g_string_append_printf (ret_columns->names, "%s\"%s\"", comma, (const char *) sqlite3_column_text (query, 1));
@@ -42,10 +42,13 @@ bool ecfs_pg_columns_read (sqlite3 *db, const char *path, const char *table, PgC
         ret_columns->types[ret_columns->n++] = g_strcmp0 (type, "INTEGER") == 0 ? VALUE_INT
                                                : g_strcmp0 (type, "TEXT") == 0  ? VALUE_TEXT
                                                                                 : VALUE_BLOB;
+        rc = SQLITE_OK;
     }
     (void) sqlite3_finalize (query); /* repeats rc */
-    return rc == SQLITE_OK ? ret_columns->n > 0 || ecfs_fail (error, EBADMSG, "%s: no table %s", path, table)
-                           : ecfs_sqlite_fail (db, rc, error, path, "reading its tables");
+    if (rc == SQLITE_ROW)
+        return ecfs_fail (error, EBADMSG, "%s: table %s has more columns than are known", path, table);
+    return rc == SQLITE_DONE ? ret_columns->n > 0 || ecfs_fail (error, EBADMSG, "%s: no table %s", path, table)
+                             : ecfs_sqlite_fail (db, rc, error, path, "reading its tables");
 }
 
 static bool run_sqlite (sqlite3 *db, const char *path, const char *sql, GError **error)
@@ -322,16 +325,17 @@ static bool set_triggers (Pg *self, bool on, GError **error)
 static bool copy_ids_in (In *self, GError **error)
 {
     sqlite3_stmt *rows = NULL;
+    bool good = true;
     int rc = sqlite3_prepare_v2 (self->from, "SELECT name, seq FROM sqlite_sequence", -1, &rows, NULL);
-    bool good = rc == SQLITE_OK || ecfs_sqlite_fail (self->from, rc, error, self->path, "copying it");
-    while (good && sqlite3_step (rows) == SQLITE_ROW) {
+    while (good && rc == SQLITE_OK && (rc = sqlite3_step (rows)) == SQLITE_ROW) {
         g_autofree char *sql =
             g_strdup_printf ("UPDATE \"%s\".ids SET last = %" G_GINT64_FORMAT " WHERE name = '%s'", self->to->schema,
                              (gint64) sqlite3_column_int64 (rows, 1), (const char *) sqlite3_column_text (rows, 0));
         good = ecfs_pg_run_sql (self->to, sql, "copying to it", NULL, error);
+        rc = SQLITE_OK;
     }
-    (void) sqlite3_finalize (rows); /* repeats an error that was told */
-    return good;
+    (void) sqlite3_finalize (rows); /* repeats rc */
+    return good && (rc == SQLITE_DONE || ecfs_sqlite_fail (self->from, rc, error, self->path, "copying it"));
 }
 
 /* Nobody may have answered a COMMIT that took effect. No other can have made it: that would have waited for this. */

@@ -359,17 +359,18 @@ bool ecfs_pg_check_own (EcfsDb *db, GError **error)
 {
     Pg *self = ecfs_pg_of (db);
     g_autofree char *sql =
-        g_strdup_printf ("SELECT m.who FROM \"%1$s\".staging s JOIN \"%1$s\".members m ON m.id = s.member "
-                         "WHERE s.state < 2 AND m.id <> %2$" PRId64 " ORDER BY s.id LIMIT 1",
+        g_strdup_printf ("SELECT count (DISTINCT s.ino), string_agg (DISTINCT m.who, ', ') FROM \"%1$s\".staging s "
+                         "JOIN \"%1$s\".members m ON m.id = s.member WHERE s.state < 2 AND m.id <> %2$" PRId64,
                          self->schema, self->member);
-    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking what others have", error);
-    return rows != NULL &&
-           (PQntuples (rows) == 0 ||
+    autoresult *row = ecfs_pg_ask_sql (self, sql, "looking what others have", error);
+    return row != NULL &&
+           (strcmp (PQgetvalue (row, 0, 0), "0") == 0 ||
             ecfs_fail (
                 error, EBUSY,
-                "catalog %s: %s has files that are not stored yet: mount the archive there, run 'ecfs wait', and "
-                "unmount it",
-                self->name, PQgetvalue (rows, 0, 0)));
+                "catalog %s: files that were written by another mount and are not stored yet: %s (%s). Their "
+                "content is in the archive directory there: mount that, wait until 'ecfs wait' has returned, and "
+                "unmount it; where it is lost, 'ecfs recover' makes a new directory without that content",
+                self->name, PQgetvalue (row, 0, 0), PQgetvalue (row, 0, 1)));
 }
 
 /* Watching the others */

@@ -225,11 +225,13 @@ static bool perform (Call *self, const char *url)
         return curl_easy_getinfo (self->easy, CURLINFO_RESPONSE_CODE, &self->answer->status) == CURLE_OK;
     bool is_silent = result == CURLE_ABORTED_BY_CALLBACK && !self->answer->is_given_up;
     self->answer->is_silent = is_silent || result == CURLE_OPERATION_TIMEDOUT;
-    g_strlcpy (self->answer->problem,
-               is_silent         ? "it has stopped answering"
-               : said[0] != '\0' ? said
-                                 : curl_easy_strerror (result),
-               sizeof self->answer->problem);
+    const char *problem = said[0] != '\0' ? said : curl_easy_strerror (result);
+    if (is_silent)
+        problem = "it has stopped answering";
+    if (result == CURLE_PEER_FAILED_VERIFICATION)
+        problem = "its certificate is not made from this archive's active key: after 'ecfs key rotate' give it the new "
+                  "key, and mount again";
+    g_strlcpy (self->answer->problem, problem, sizeof self->answer->problem);
     return false;
 }
 

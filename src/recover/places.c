@@ -166,7 +166,7 @@ bool ecfs_recover_take_zones (EcfsRecovering *self, GError **error)
             continue;
         if (!ecfs_zone_kept (self->catalog, &place->marker.endpoint, &zone, error))
             return false;
-        if (zone == NULL || *zone == '\0' || strcmp (zone, place->zone) == 0)
+        if (zone == NULL || strcmp (zone, place->zone) == 0)
             continue;
         const char *before = place->zone;
         place->zone = g_intern_string (zone); /* what the key's shares are noted with borrows it, too */

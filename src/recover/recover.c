@@ -617,8 +617,7 @@ static bool write_config (EcfsRecovering *self, GError **error)
 static void remove_moved (const EcfsRecovering *self)
 {
     static const char *const names[] = {ECFS_CATALOG_NAME, ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm"};
-    g_autofree char *place = g_build_filename (self->directory, ECFS_CATALOG_PLACE_NAME, NULL);
-    for (size_t i = 0; access (place, F_OK) == 0 && i < G_N_ELEMENTS (names); i++) {
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
         g_autofree char *path = g_build_filename (self->directory, names[i], NULL);
         (void) unlink (path); /* what stays is not used */
     }
@@ -758,7 +757,7 @@ static bool recover_into (EcfsRecovering *self, GError **error)
     }
     ecfs_recover_close (self);
     good = ecfs_catalog_close (self->catalog, good ? error : NULL) && good;
-    if (good)
+    if (self->moved != NULL && good)
         remove_moved (self);
     else if (self->moved != NULL)
         (void) ecfs_pg_drop (self->moved, false, NULL); /* the first error is the one to tell */

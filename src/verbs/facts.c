@@ -1,6 +1,7 @@
 /* What can be told of an archive by its directory alone, and of this library without any. */
 #include "archive/archive.h"
 #include "archive/common.h"
+#include "archive/zones.h"
 #include "catalog/pg.h"
 #include "codec/codec.h"
 #include "ecfs/ecfs.h"
@@ -62,18 +63,23 @@ char *ecfs_parse_endpoint (const char *endpoint, GError **error)
     return parsed == NULL ? NULL : g_strdup (parsed->spec->name);
 }
 
-static void add_endpoint (JsonArray *array, const EcfsArchiveEndpoint *endpoint)
+static bool add_endpoint (JsonArray *array, EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
     char uuid[ECFS_UUID_TEXT_SIZE];
+    g_autofree char *kept = NULL;
     ecfs_uuid_text (&endpoint->uuid, uuid);
+    if (endpoint->endpoint == NULL && /* ecfs.conf does not have it, nor its zone */
+        !ecfs_zone_kept (ecfs_archive_catalog (archive), &endpoint->uuid, &kept, error))
+        return false;
     JsonObject *object = json_object_new ();
     json_object_set_string_member (object, "name", endpoint->name);
-    json_object_set_string_member (object, "zone", endpoint->zone);
+    json_object_set_string_member (object, "zone", kept != NULL ? kept : endpoint->zone);
     json_object_set_string_member (object, "uuid", uuid);
     json_object_set_string_member (object, "state", ecfs_endpoint_state_word (endpoint->state));
     if (endpoint->endpoint != NULL)
         json_object_set_string_member (object, "url", ecfs_endpoint_url (endpoint->endpoint));
     json_array_add_object_element (array, object);
+    return true;
 }
 
 char *ecfs_list_endpoints (const char *directory, GError **error)
@@ -81,11 +87,12 @@ char *ecfs_list_endpoints (const char *directory, GError **error)
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
     if (archive == NULL)
         return NULL;
-    JsonArray *array = json_array_new ();
+    g_autoptr (JsonArray) array = json_array_new ();
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++)
-        add_endpoint (array, ecfs_archive_endpoint (archive, i));
+        if (!add_endpoint (array, archive, ecfs_archive_endpoint (archive, i), error))
+            return NULL;
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_ARRAY);
-    json_node_take_array (node, array);
+    json_node_set_array (node, array);
     return json_to_string (node, TRUE);
 }
 

@@ -11,6 +11,7 @@
 #include "archive/past.h"
 #include "archive/watch.h"
 #include "journal/journal_open.h"
+#include "locate/published.h"
 #include "staging/staged.h"
 #include "verbs/unstored.h"
 
@@ -252,6 +253,15 @@ static void add_interrupted (JsonObject *status, EcfsArchive *archive)
         json_array_add_string_element (names, utf8);
     }
     json_object_set_array_member (status, "interrupted", names);
+}
+
+static void add_published (JsonObject *status, EcfsArchive *archive)
+{
+    JsonArray *array = json_array_new ();
+    g_autoptr (GPtrArray) names = ecfs_publications (ecfs_archive_directory (archive));
+    for (guint i = 0; i < names->len; i++)
+        json_array_add_string_element (array, g_ptr_array_index (names, i));
+    json_object_set_array_member (status, "published", array);
 }
 
 static void add_space (JsonObject *status, EcfsArchive *archive)
@@ -540,6 +550,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, bool wi
         return NULL;
     add_space (status, self);
     add_interrupted (status, self);
+    add_published (status, self);
     add_reads (status, self);
     (void) ecfs_status_add_cache (status, self); /* there may be none */
     if (!add_noted (status, "peers"))

@@ -264,27 +264,40 @@ static void *wait_for_commit (void *data)
 
 #define WAITS "(SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'ecfs')"
 
+/* A file's commit, by a thread, waits for a standby that is not there. */
+static pthread_t commit_without_standby (Fixture *f)
+{
+    pthread_t waiting;
+    fixture_init (f);
+    run_pg_sql (f->path, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    run_pg_sql (f->path, "SELECT pg_reload_conf ()");
+    run_pg_sql (f->path, "DO $$ BEGIN WHILE current_setting ('synchronous_standby_names') = '' LOOP "
+                         "PERFORM pg_sleep (0.01); END LOOP; END $$");
+    (void) make_file (f, ECFS_ROOT_INO, "file");
+    g_assert_cmpint (pthread_create (&waiting, NULL, wait_for_commit, f), ==, 0);
+    return waiting;
+}
+
+/* No standby is wanted any more. */
+static void end_waiting (const Fixture *f, pthread_t waiting)
+{
+    run_pg_sql (f->path, "ALTER SYSTEM RESET synchronous_standby_names");
+    run_pg_sql (f->path, "SELECT pg_reload_conf ()");
+    g_assert_cmpint (pthread_join (waiting, NULL), ==, 0);
+}
+
 /* A commit that waits for a standby which is not there is on the server's disk; cutting its connection hides that from
  * whoever asked for it. It is not made again, also when nothing can be asked at first. */
 static void commit_unanswered (bool is_hindered)
 {
     Fixture f;
     EcfsAttr attr;
-    pthread_t waiting;
-    fixture_init (&f);
-    run_pg_sql (f.path, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
-    run_pg_sql (f.path, "DO $$ BEGIN WHILE current_setting ('synchronous_standby_names') = '' LOOP "
-                        "PERFORM pg_sleep (0.01); END LOOP; END $$");
-    (void) make_file (&f, ECFS_ROOT_INO, "file");
-    g_assert_cmpint (pthread_create (&waiting, NULL, wait_for_commit, &f), ==, 0);
+    pthread_t waiting = commit_without_standby (&f);
     if (is_hindered)
         run_pg_sql (f.path, "SET synchronous_commit TO local; ALTER TABLE marks RENAME TO away");
     run_pg_sql (f.path, "DO $$ BEGIN WHILE NOT EXISTS " WAITS " LOOP PERFORM pg_sleep (0.01); END LOOP; "
                         "PERFORM pg_terminate_backend (pid) FROM " WAITS " AS one; END $$");
-    run_pg_sql (f.path, "ALTER SYSTEM RESET synchronous_standby_names");
-    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
-    g_assert_cmpint (pthread_join (waiting, NULL), ==, 0);
+    end_waiting (&f, waiting);
     if (is_hindered)
         run_pg_sql (f.path, "ALTER TABLE away RENAME TO marks");
     await_commit (&f);
@@ -308,22 +321,13 @@ static void test_unanswered_commit (void)
 static void test_cancelled_wait (void)
 {
     Fixture f;
-    pthread_t waiting;
-    fixture_init (&f);
-    run_pg_sql (f.path, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
-    run_pg_sql (f.path, "DO $$ BEGIN WHILE current_setting ('synchronous_standby_names') = '' LOOP "
-                        "PERFORM pg_sleep (0.01); END LOOP; END $$");
-    (void) make_file (&f, ECFS_ROOT_INO, "file");
-    g_assert_cmpint (pthread_create (&waiting, NULL, wait_for_commit, &f), ==, 0);
+    pthread_t waiting = commit_without_standby (&f);
     run_pg_sql (f.path, UNTIL (WAITS));
     g_test_expect_message (G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, "*canceling wait for synchronous replication*");
     run_pg_sql (f.path, "SELECT pg_cancel_backend (pid) FROM " WAITS " AS one");
     run_pg_sql (f.path,
                 UNTIL ("(SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'UPDATE%')"));
-    run_pg_sql (f.path, "ALTER SYSTEM RESET synchronous_standby_names");
-    run_pg_sql (f.path, "SELECT pg_reload_conf ()");
-    g_assert_cmpint (pthread_join (waiting, NULL), ==, 0);
+    end_waiting (&f, waiting);
     g_test_assert_expected_messages ();
     fixture_clear (&f);
 }

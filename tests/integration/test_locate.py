@@ -138,6 +138,7 @@ def test_names_are_found_replaced_and_survive_a_third_of_the_nodes(place, nodes)
     ports = [node.port for node in crowd]
     archive.configure("archive", dht_bootstrap=", ".join(f"127.0.0.1:{port}" for port in ports[:3]))
     capability = published(archive).stdout.strip()
+    assert archive.json("status")["published"] == ["run-17"] and "published  run-17\n" in lab.ecfs("status", archive.path).stdout
     assert capability.split("/")[:3] == first.stdout.strip().split("/")[:3]  # its key stays
     assert fetched(place, capability) == digest
     # what opens a file is not for the list of processes
@@ -165,6 +166,7 @@ def test_names_are_found_replaced_and_survive_a_third_of_the_nodes(place, nodes)
     gone = lab.ecfs("fetch", "--dht", capability, place.path / "fetched", check=False)
     assert gone.returncode == 1 and "replaced or removed the file" in gone.stderr
     lab.ecfs("export", "--withdraw", "run-17", archive.path)
+    assert archive.json("status")["published"] == [] and "published" not in lab.ecfs("status", archive.path).stdout
     gone = lab.ecfs("fetch", "--dht", capability, place.path / "fetched", check=False)
     assert gone.returncode == 1 and "withdrawn" in gone.stderr
 

@@ -107,35 +107,18 @@ def test_open_shows_what_was_closed(place, cluster):
     is_clean(archive)
 
 
-def test_one_writes_a_file(place, cluster):
-    """Who would write what another has open for writing is told so, and nothing is lost."""
+@pytest.mark.parametrize("stored", [False, True])
+def test_one_writes_a_file(place, cluster, stored):
+    """Who would write what another has open for writing is told so, also when that is stored, and nothing is lost."""
     archive = make(place, cluster)
     first, second = place.mount(archive), place.mount(join(place, archive, "other"))
     (first.path / "log").write_text("begun\n")
     with open(first.path / "log", "a", encoding="utf-8") as log:
         log.write("by the first\n")
         log.flush()
-        with pytest.raises(OSError, match="busy"):
-            open(second.path / "log", "a", encoding="utf-8")
-    with open(second.path / "log", "a", encoding="utf-8") as log:
-        log.write("by the second\n")
-    for mount in (first, second):
-        assert (mount.path / "log").read_text() == "begun\nby the first\nby the second\n"
-    first.umount()
-    second.umount()
-    is_clean(archive)
-
-
-def test_who_has_it_open_keeps_it(place, cluster):
-    """Also what is stored is not for others to write while it is open for writing: they would be overwritten."""
-    archive = make(place, cluster)
-    first, second = place.mount(archive), place.mount(join(place, archive, "other"))
-    (first.path / "log").write_text("begun\n")
-    with open(first.path / "log", "a", encoding="utf-8") as log:
-        log.write("by the first\n")
-        log.flush()
-        os.close(os.dup(log.fileno()))  # stores it
-        assert (second.path / "log").read_text() == "begun\nby the first\n"
+        if stored:
+            os.close(os.dup(log.fileno()))
+            assert (second.path / "log").read_text() == "begun\nby the first\n"
         with pytest.raises(OSError, match="busy"):
             open(second.path / "log", "a", encoding="utf-8")
         log.write("again\n")
@@ -146,6 +129,33 @@ def test_who_has_it_open_keeps_it(place, cluster):
     first.umount()
     second.umount()
     is_clean(archive)
+
+
+def test_catalog_moves_to_a_file_when_all_have_stored_theirs(place, cluster):
+    """Else what others have written would be lost, as its content is in their directories."""
+    archive = make(place, cluster, "--key", "none", "--set", "commit=async")
+    other = join(place, archive, "other")
+    mount = place.mount(other)
+    for endpoint in archive.endpoints:
+        endpoint.kill()
+    lab.write_pattern(mount.path / "file", 100000, 1)
+    digest = lab.digest(mount.path / "file")
+    lab.run("fusermount3", "-u", mount.path)
+    mount.process.wait(60)
+    for endpoint in archive.endpoints:
+        endpoint.start()
+    done = lab.ecfs("catalog", "move", archive.path, "file", check=False)
+    assert done.returncode == 1 and "not stored yet: 1 (process" in done.stderr, done
+    mount.start()
+    other.await_stored()
+    mount.umount()
+    lab.ecfs("catalog", "move", archive.path, "file")
+    mount = place.mount(archive)
+    assert lab.digest(mount.path / "file") == digest
+    mount.umount()
+    is_clean(archive)
+    done = lab.ecfs("mount", other.path, mount.path, check=False)
+    assert done.returncode == 1 and f"moved to a file in {archive.path}" in done.stderr
 
 
 def test_who_is_left_leads(place, cluster):

@@ -183,7 +183,7 @@ def test_who_pretends_to_be_one_is_told_nothing(place):
         archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=10M", "--set",
                                 f"peers=127.0.0.1:{server.getsockname()[1]}", lab.AS_USERS)
         place.mount(archive)
-        lab.until(lambda: "certificate" in archive.json("status")["peers"]["list"][0].get("problem", ""), 30, "it is refused")
+        lab.until(lambda: "ecfs key rotate" in archive.json("status")["peers"]["list"][0].get("problem", ""), 30, "it is refused")
         server.shutdown(socket.SHUT_RDWR)
     assert not any(said)
 

@@ -53,6 +53,10 @@ def assert_within(archive, path, allowed, n=None):
     return found
 
 
+def zones_of(archive):
+    return {one["name"]: one["zone"] for one in json.loads(lab.ecfs("endpoint", "list", archive.path, "--json").stdout)}
+
+
 def fsck(archive, *arguments):
     done = lab.run(FSCK, archive.path, "--json", *arguments, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -420,7 +424,8 @@ def test_rules_follow_an_endpoint_that_is_replaced(place, archive, mounted):
         mount.umount()
     (archive["a0"].root / "stripes").rename(place.path / "gone")  # it died
     [new] = place.directories(["n0"])
-    done = lab.ecfs("endpoint", "replace", archive.path, "a0", f"{new.endpoint()},zone=a", timeout=300)
+    done = lab.ecfs("endpoint", "replace", archive.path, "a0", new.endpoint(), timeout=300)
+    assert "n0 is in the zone a;" in done.stdout and zones_of(archive)["n0"] == "a"
     assert "2 rules user.ecfs.places that named a0 name n0 now" in done.stdout and "gone" not in done.stderr
     if not mounted:
         mount.start()
@@ -432,6 +437,21 @@ def test_rules_follow_an_endpoint_that_is_replaced(place, archive, mounted):
     assert_within(archive, "/d/later", ["n0", "a1", "a2"], 3)
     mount.umount()
     assert fsck(archive)[0] == CLEAN
+
+
+def test_what_takes_a_place_is_in_its_zone(place, archive):
+    """Also that of one whose section of ecfs.conf is lost; another one, where that is given; none, where it had its own."""
+    archive.configure("endpoint b0", zone="b0")
+    place.mount(archive).umount()  # so the journal tells of zones
+    config = archive.path / "ecfs.conf"
+    head, *sections = config.read_text().split("[endpoint ")
+    config.write_text("[endpoint ".join([head, *(text for text in sections if not text.startswith("a0]"))]))
+    assert zones_of(archive)["a0"] == "a"
+    new = {one.name: one.endpoint() for one in place.directories(["n0", "n1", "n2"])}
+    for old, text in (("a0", new["n0"]), ("a1", f"{new['n1']},zone=other"), ("b0", new["n2"])):
+        lab.ecfs("endpoint", "replace", archive.path, old, text, timeout=300)
+    zones = zones_of(archive)
+    assert [zones[name] for name in new] == ["a", "other", "n2"]
 
 
 def test_a_rule_that_names_what_was_removed_is_told(place, archive):
@@ -457,10 +477,6 @@ def test_a_rule_that_names_what_was_removed_is_told(place, archive):
     rule(mount.path / "e", "none")
     mount.umount()
     assert fsck(again)[0] == CLEAN
-
-
-def zones_of(archive):
-    return {one["name"]: one["zone"] for one in json.loads(lab.ecfs("endpoint", "list", archive.path, "--json").stdout)}
 
 
 @pytest.mark.parametrize("by", ["init", "conf", "add"])

@@ -67,6 +67,17 @@ class Writer(threading.Thread):
                 self.stopping.wait(0.05)
 
 
+def assert_all_kept(place, archive, mount, writer):
+    writer.stopping.set()
+    writer.join()
+    mount.umount()
+    mount = place.mount(archive)
+    found = {path.name: path.read_text() for path in mount.path.iterdir()}
+    assert {name: found.get(name) for name in writer.written} == writer.written
+    mount.umount()
+    assert is_clean(archive)
+
+
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "crashed"])
 def test_database_goes_while_files_are_written(place, cluster, sign):
     archive = make(place, cluster)
@@ -79,14 +90,7 @@ def test_database_goes_while_files_are_written(place, cluster, sign):
         cluster.start()
         done = len(writer.written)
         lab.until(lambda: len(writer.written) > done + 5, 120, "files are written again")
-    writer.stopping.set()
-    writer.join()
-    mount.umount()
-    mount = place.mount(archive)
-    found = {path.name: path.read_text() for path in mount.path.iterdir()}
-    assert {name: found.get(name) for name in writer.written} == writer.written
-    mount.umount()
-    assert is_clean(archive)
+    assert_all_kept(place, archive, mount, writer)
 
 
 def test_database_is_away(place, cluster):
@@ -108,14 +112,7 @@ def test_database_is_away(place, cluster):
     cluster.start()
     done = len(writer.written)
     lab.until(lambda: len(writer.written) > done + 20, 120, "files are written again")
-    writer.stopping.set()
-    writer.join()
-    mount.umount()
-    mount = place.mount(archive)
-    found = {path.name: path.read_text() for path in mount.path.iterdir()}
-    assert {name: found.get(name) for name in writer.written} == writer.written
-    mount.umount()
-    assert is_clean(archive)
+    assert_all_kept(place, archive, mount, writer)
 
 
 def test_names_wait_for_a_database_that_is_away(place, cluster):
