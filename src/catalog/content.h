@@ -168,7 +168,8 @@ typedef struct EcfsPublish {
     size_t n_extents;
     const EcfsLogged *logged; /* in place of objects and extents; NULL: it is in those */
     uint64_t size;            /* of the file */
-    int64_t mtime_ns;         /* and ctime becomes now */
+    int64_t mtime_ns;
+    int64_t ctime_ns;         /* 0: now */
     bool keep_mtime;          /* the inode's own stays: it was set behind mtime_ns */
     int64_t staging;          /* row that this commits; 0: none. Older rows of the inode go */
     bool full;                /* staging row goes away; otherwise its state becomes STORED */

@@ -17,6 +17,11 @@ typedef struct DbOps {
     bool (*prepare) (EcfsDb *db, GError **error);
     /* Runs a statement whose rows nobody wants. */
     bool (*run) (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error);
+    /* Of a database that does what is run later, and tells its error with that of another statement; NULL: it is done
+     * at once. Returns when it is done. */
+    bool (*await) (EcfsDb *db, GError **error);
+    /* A query that will be asked soon, for one to which the way is long; NULL: it is not. Values are copied. */
+    void (*ahead) (EcfsDb *db, StatementId id, const Value *values, size_t n_values);
     /* Runs BEGIN, COMMIT, SAVEPOINT and the like; @what is for messages. */
     bool (*control) (EcfsDb *db, StatementId id, const char *what, GError **error);
     /* A query with its values bound; they are to live as long as it is used. */

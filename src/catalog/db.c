@@ -53,7 +53,9 @@ static void note (EcfsCatalog *self, StatementId id, const Value *values, size_t
     }
 }
 
-#define MAX_VALUES 17
+#define MAX_VALUES   17
+#define AHEAD_MOST   6
+#define AHEAD_VALUES 3
 G_STATIC_ASSERT (N_STATEMENTS < 256);
 
 bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)
@@ -86,7 +88,7 @@ bool ecfs_replay (EcfsCatalog *self, guint begin, guint end, GError **error)
         if (!self->db->ops->run (self->db, id, values, n_values, error))
             return false;
     }
-    return true;
+    return self->db->ops->await == NULL || self->db->ops->await (self->db, error);
 }
 
 uint64_t ecfs_changes (EcfsCatalog *self)
@@ -103,6 +105,30 @@ bool ecfs_control (EcfsCatalog *self, StatementId id, const char *what, GError *
 {
     return self->db->ops->control (self->db, id, what, error) ||
            (ecfs_revive (self, error) && self->db->ops->control (self->db, id, what, error));
+}
+
+/* Set before the catalog is locked, and used up when it is. */
+static _Thread_local struct {
+    StatementId id;
+    Value values[AHEAD_VALUES];
+    size_t n_values;
+} ahead[AHEAD_MOST];
+static _Thread_local size_t n_ahead;
+
+void ecfs_ahead (StatementId id, const Value *values, size_t n_values)
+{
+    if (n_ahead == AHEAD_MOST || n_values > AHEAD_VALUES)
+        return;
+    ahead[n_ahead].id = id;
+    memcpy (ahead[n_ahead].values, values, n_values * sizeof *values);
+    ahead[n_ahead++].n_values = n_values;
+}
+
+void ecfs_ahead_take (EcfsCatalog *self)
+{
+    for (size_t i = 0; self->db->ops->ahead != NULL && i < n_ahead; i++)
+        self->db->ops->ahead (self->db, ahead[i].id, ahead[i].values, ahead[i].n_values);
+    n_ahead = 0;
 }
 
 EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)

@@ -161,6 +161,9 @@ void *ecfs_flush (void *data);
 bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
 /** Keeps (@ok) or undoes what was done since op_begin; appends its journal record. Returns @ok unless that fails. */
 bool ecfs_op_end (EcfsCatalog *self, Op *op, bool ok, GError **error) ECFS_REQUIRES (self->lock);
+/** The same for one that has looked at all that could refuse it before it wrote: a database that is far away is not
+ * waited for. What it refuses all the same fails as COMMIT does. */
+bool ecfs_op_end_checked (EcfsCatalog *self, Op *op, bool ok, GError **error) ECFS_REQUIRES (self->lock);
 /** Returns when all changes up to now are on disk. */
 bool ecfs_op_wait (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
 /** The same, but while nobody can tell whether a shared catalog has taken the change it waits for minutes. */
@@ -177,21 +180,22 @@ void ecfs_op_enter (EcfsCatalog *self, bool durable) ECFS_TSA (acquire_capabilit
 
 /* An operation whose steps are @call, a bool expression that sets @error. It is evaluated again where the catalog is
  * shared, and what it did was undone; there nobody is told of a change that is not committed. */
-#define CHANGE_AS(self, error, durable, call)                                                                          \
+#define CHANGE_AS(self, error, durable, end, call)                                                                     \
     ({                                                                                                                 \
         Op op_;                                                                                                        \
         bool ok_;                                                                                                      \
         unsigned tries_ = 0;                                                                                           \
         do {                                                                                                           \
             ecfs_op_enter (self, durable);                                                                             \
-            ok_ = ecfs_op_begin (self, &op_, error) && ecfs_op_end (self, &op_, (call), error) &&                      \
+            ok_ = ecfs_op_begin (self, &op_, error) && end (self, &op_, (call), error) &&                              \
                   (!(durable || (self)->is_member) || ecfs_op_wait (self, &op_, error));                               \
             ecfs_mutex_unlock (&(self)->lock);                                                                         \
         } while (!ok_ && ecfs_op_again (self, &op_, tries_++, error));                                                 \
         ok_;                                                                                                           \
     })
-#define CHANGE(self, error, call)         CHANGE_AS (self, error, false, call)
-#define CHANGE_DURABLE(self, error, call) CHANGE_AS (self, error, true, call)
+#define CHANGE(self, error, call)         CHANGE_AS (self, error, false, ecfs_op_end, call)
+#define CHANGE_CHECKED(self, error, call) CHANGE_AS (self, error, false, ecfs_op_end_checked, call)
+#define CHANGE_DURABLE(self, error, call) CHANGE_AS (self, error, true, ecfs_op_end, call)
 #define READ(self, call)                                                                                               \
     ({                                                                                                                 \
         ecfs_mutex_lock (&(self)->lock);                                                                               \
@@ -237,6 +241,13 @@ void ecfs_tell_back (EcfsCatalog *self);
 /** A query with its values bound; NULL with @error. To be stepped and given to ecfs_query_end (). */
 EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
 #define QUERY(self, id, error, ...) ecfs_query (self, STMT_##id, VALUES (__VA_ARGS__), error)
+/** To be said before CHANGE () or READ (): what that will ask first. A database that is far away is asked all of it at
+ * once; nothing else depends on it. The values live until then. */
+void ecfs_ahead (StatementId id, const Value *values, size_t n_values);
+#define AHEAD(id, ...) ecfs_ahead (STMT_##id, VALUES (__VA_ARGS__))
+/** Tells the database what was said. */
+void ecfs_ahead_take (EcfsCatalog *self);
+
 /** 1: a row; 0: no more; -1: @error. */
 int ecfs_query_step (EcfsCatalog *self, EcfsQuery *query, GError **error);
 

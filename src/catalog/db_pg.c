@@ -1,41 +1,31 @@
 /*
  * Statements of PostgreSQL: prepared, with binary values and rows. What is asked for is read at once, as queries are
- * asked while others are stepped; what may be long is read through a cursor, in parts. SAVEPOINT, RELEASE and the BEGIN
- * of a read travel with the statement behind them.
+ * asked while others are stepped; what may be long is read through a cursor, in parts. What nobody waits for travels
+ * with the next statement (pg_exchange.h).
  */
 #include "catalog/catalog.h"
-#include "catalog/pg_priv.h"
+#include "catalog/pg_exchange.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
 #include <libpq-fe.h>
 
-#define PART       1000 /* rows of a cursor that are read at once */
-#define MAX_VALUES 17
-#define TRIES      3 /* to wait for a standby */
-#define N_WAITING  4 /* texts that may wait to be sent */
+#define PART  1000 /* rows of a cursor that are read at once */
+#define TRIES 3    /* to wait for a standby */
 
 typedef struct PgQuery {
     EcfsQuery base;
     Pg *of;
-    PGresult *rows;  /* those that were read; NULL: none */
+    PgRows *rows;    /* those that were read; NULL: none */
     int row;         /* that it is at, of rows */
     unsigned cursor; /* its number; 0: there is none */
     unsigned begun;  /* n_begun when it was made: else it has ended */
     bool last;       /* no more rows can be read */
 } PgQuery;
 
-typedef struct Parameters {
-    const char *values[MAX_VALUES];
-    int sizes[MAX_VALUES];
-    int formats[MAX_VALUES];
-    uint64_t numbers[MAX_VALUES];
-    int n;
-} Parameters;
-
 /* Values */
 
-static bool put_number (Parameters *to, int i, Oid type, int64_t number)
+static bool put_number (PgParameters *to, int i, Oid type, int64_t number)
 {
     switch (type) {
     case PG_INT8:
@@ -51,7 +41,7 @@ static bool put_number (Parameters *to, int i, Oid type, int64_t number)
     }
 }
 
-static bool put_value (Parameters *to, int i, Oid type, const Value *value)
+static bool put_value (PgParameters *to, int i, Oid type, const Value *value)
 {
     to->formats[i] = 1;
     to->values[i] = value->type == VALUE_INT    ? (const char *) &to->numbers[i]
@@ -65,7 +55,7 @@ static bool put_value (Parameters *to, int i, Oid type, const Value *value)
            ((type == PG_BYTEA || type == PG_TEXT) && value->number >= 0 && value->number <= INT_MAX);
 }
 
-static bool put_values (const Pg *self, StatementId id, const Value *values, size_t n_values, Parameters *to,
+static bool put_values (const Pg *self, StatementId id, const Value *values, size_t n_values, PgParameters *to,
                         GError **error)
 {
     const PgStatement *statement = &self->statements[id];
@@ -82,22 +72,30 @@ static bool put_values (const Pg *self, StatementId id, const Value *values, siz
 
 /* Rows */
 
+static const PGresult *rows_of (EcfsQuery *query)
+{
+    return ((PgQuery *) query)->rows->result;
+}
+
+static int row_of (EcfsQuery *query)
+{
+    return ((PgQuery *) query)->row;
+}
+
 static bool is_null (EcfsQuery *query, int column)
 {
-    const PgQuery *self = (PgQuery *) query;
-    return PQgetisnull (self->rows, self->row, column) != 0;
+    return PQgetisnull (rows_of (query), row_of (query), column) != 0;
 }
 
 static bool is_number (EcfsQuery *query, int column, int64_t *ret_number)
 {
-    const PgQuery *self = (PgQuery *) query;
-    const char *bytes = PQgetvalue (self->rows, self->row, column);
+    const char *bytes = PQgetvalue (rows_of (query), row_of (query), column);
     uint64_t eight;
     uint32_t four;
     *ret_number = 0;
-    if (PQgetisnull (self->rows, self->row, column))
+    if (is_null (query, column))
         return false;
-    switch (PQftype (self->rows, column)) {
+    switch (PQftype (rows_of (query), column)) {
     case PG_INT8:
         memcpy (&eight, bytes, sizeof eight);
         *ret_number = (int64_t) be64toh (eight);
@@ -123,14 +121,12 @@ static int64_t number (EcfsQuery *query, int column)
 
 static size_t size (EcfsQuery *query, int column)
 {
-    const PgQuery *self = (PgQuery *) query;
-    return (size_t) PQgetlength (self->rows, self->row, column);
+    return (size_t) PQgetlength (rows_of (query), row_of (query), column);
 }
 
 static const char *text (EcfsQuery *query, int column)
 {
-    const PgQuery *self = (PgQuery *) query;
-    return is_null (query, column) ? NULL : PQgetvalue (self->rows, self->row, column);
+    return is_null (query, column) ? NULL : PQgetvalue (rows_of (query), row_of (query), column);
 }
 
 static const void *bytes (EcfsQuery *query, int column)
@@ -138,94 +134,7 @@ static const void *bytes (EcfsQuery *query, int column)
     return size (query, column) == 0 ? NULL : text (query, column);
 }
 
-/* Sending */
-
-/* What waits to be sent before the next statement. */
-static size_t take_waiting (Pg *self, const char *texts[N_WAITING])
-{
-    size_t n = 0;
-    if (self->end_read)
-        texts[n++] = self->statements[STMT_ROLLBACK].sql;
-    if (self->begin_read)
-        texts[n++] = self->statements[STMT_BEGIN_READ].sql;
-    if (self->release)
-        texts[n++] = self->statements[STMT_RELEASE].sql;
-    if (self->savepoint)
-        texts[n++] = self->statements[STMT_SAVEPOINT].sql;
-    self->end_read = self->begin_read = self->release = self->savepoint = false;
-    return n;
-}
-
-/* The result of the next command in a pipeline, without the NULL behind it. */
-static PGresult *next_result (Pg *self)
-{
-    PGresult *result = PQgetResult (self->conn);
-    while (result != NULL && PQresultStatus (result) != PGRES_PIPELINE_SYNC) {
-        PGresult *more = PQgetResult (self->conn);
-        if (more == NULL)
-            break;
-        PQclear (more);
-    }
-    return result;
-}
-
-static bool is_good (const PGresult *result)
-{
-    ExecStatusType status = PQresultStatus (result);
-    return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
-}
-
-/* The first that failed, or that of the last. */
-static PGresult *gather (Pg *self, size_t n)
-{
-    PGresult *kept = NULL;
-    for (size_t i = 0; i < n; i++) {
-        PGresult *result = next_result (self);
-        bool replaces = kept == NULL || is_good (kept);
-        PQclear (replaces ? kept : result);
-        kept = replaces ? result : kept;
-    }
-    return kept;
-}
-
-/* In a pipeline everything is one transaction where nothing else says so: only for what is in one. */
-static PGresult *send_with (Pg *self, const char *const *texts, size_t n_texts, StatementId id, const Parameters *with)
-{
-    char name[16];
-    g_snprintf (name, sizeof name, "s%d", (int) id);
-    bool sent = PQenterPipelineMode (self->conn) == 1;
-    for (size_t i = 0; sent && i < n_texts; i++)
-        sent = PQsendQueryParams (self->conn, texts[i], 0, NULL, NULL, NULL, NULL, 1) == 1;
-    sent = sent && PQsendQueryPrepared (self->conn, name, with->n, with->values, with->sizes, with->formats, 1) == 1 &&
-           PQpipelineSync (self->conn) == 1;
-    PGresult *kept = sent ? gather (self, n_texts + 1) : NULL;
-    if (sent)
-        PQclear (next_result (self)); /* of the sync */
-    if (PQexitPipelineMode (self->conn) != 1 && !ecfs_pg_is_away (self)) {
-        g_warning ("catalog %s: %s", self->name, PQerrorMessage (self->conn));
-        ecfs_pg_hang_up (self); /* it would take nothing else */
-    }
-    return kept;
-}
-
-static PGresult *execute (Pg *self, StatementId id, const Parameters *with)
-{
-    char name[16];
-    const char *texts[N_WAITING];
-    size_t n_texts = take_waiting (self, texts);
-    if (n_texts > 0)
-        return send_with (self, texts, n_texts, id, with);
-    g_snprintf (name, sizeof name, "s%d", (int) id);
-    return PQexecPrepared (self->conn, name, with->n, with->values, with->sizes, with->formats, 1);
-}
-
-/* A statement's text up to its first parenthesis or value names the operation well enough: "INSERT INTO inodes". */
-static bool fail_statement (const Pg *self, const PGresult *result, StatementId id, GError **error)
-{
-    const char *sql = ecfs_statement_sql (id);
-    g_autofree char *what = g_strndup (sql, strcspn (sql, "(?"));
-    return ecfs_pg_fail (self, result, g_strchomp (what), error);
-}
+/* Transactions */
 
 /* Also in one that a failed statement has ended. */
 static bool is_in_transaction (const Pg *self)
@@ -237,9 +146,10 @@ static bool is_in_transaction (const Pg *self)
 static bool roll_back (Pg *self, const char *what, GError **error)
 {
     bool nothing = self->begin_read || !is_in_transaction (self);
-    self->begin_read = self->savepoint = self->release = false;
+    self->begin_read = false;
     self->n_begun++;
-    if (!nothing && self->is_member && self->reading) { /* it goes with the statement behind it */
+    ecfs_pg_forget (self);
+    if (!nothing && self->session != NULL && self->reading) { /* it goes with the statement behind it */
         self->end_read = true;
         return true;
     }
@@ -323,16 +233,16 @@ static bool receive_all (Pg *self, GError **error)
     bool good = true;
     for (int i = STMT_ROLLBACK_TO + 1; i < N_STATEMENTS; i++) {
         StatementId id = (StatementId) i;
-        autoresult *prepared = next_result (self);
-        autoresult *described = next_result (self);
-        if (good && !is_good (prepared))
-            good = fail_statement (self, prepared, id, error);
-        else if (good && !is_good (described))
-            good = fail_statement (self, described, id, error);
+        autoresult *prepared = ecfs_pg_next_result (self);
+        autoresult *described = ecfs_pg_next_result (self);
+        if (good && !ecfs_pg_is_good (prepared))
+            good = ecfs_pg_fail_statement (self, prepared, id, error);
+        else if (good && !ecfs_pg_is_good (described))
+            good = ecfs_pg_fail_statement (self, described, id, error);
         else if (good)
             good = take_types (self, id, described, &self->statements[i], error);
     }
-    PQclear (next_result (self)); /* of the sync */
+    PQclear (ecfs_pg_next_result (self)); /* of the sync */
     return good;
 }
 
@@ -354,21 +264,29 @@ static bool prepare (EcfsDb *db, GError **error)
 
 /* Statements */
 
+/* What came late is told late. */
 static bool run (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error)
 {
     Pg *self = (Pg *) db;
-    Parameters with;
-    if (!put_values (self, id, values, n_values, &with, error))
+    PgParameters with;
+    if (!put_values (self, id, values, n_values, &with, error) ||
+        (ecfs_pg_is_full (self) && !ecfs_pg_flush (self, error)))
         return false;
-    autoresult *result = execute (self, id, &with);
-    if (!is_good (result))
-        return fail_statement (self, result, id, error);
-    self->changes = g_ascii_strtoull (PQcmdTuples (result), NULL, 10);
-    if (PQresultStatus (result) == PGRES_TUPLES_OK && PQntuples (result) > 0) {
-        PgQuery row = {.rows = result};
-        self->inserted = number (&row.base, 0);
-    }
-    return true;
+    ecfs_pg_defer (self, id, &with);
+    return is_in_transaction (self) || ecfs_pg_flush (self, error);
+}
+
+static bool await (EcfsDb *db, GError **error)
+{
+    return ecfs_pg_flush ((Pg *) db, error);
+}
+
+static void ahead (EcfsDb *db, StatementId id, const Value *values, size_t n_values)
+{
+    Pg *self = (Pg *) db;
+    PgParameters with;
+    if (self->prepared && put_values (self, id, values, n_values, &with, NULL)) /* whoever asks it is told */
+        ecfs_pg_ask_ahead (self, id, &with);
 }
 
 static bool in_transaction (EcfsDb *db)
@@ -388,7 +306,6 @@ static int settle (EcfsDb *db, GError **error)
     return reconnect (db, error) ? ecfs_pg_settle ((Pg *) db, error) : -1;
 }
 
-/* A failed transaction is rolled back where COMMIT was asked for, without an error. */
 /* Somebody may have ended the wait for a standby: what commits behind that waits for all before it. */
 static void await_standby (Pg *self)
 {
@@ -402,24 +319,28 @@ static void await_standby (Pg *self)
         g_critical ("catalog %s: changes are on the server's disk, but no standby is known to have them", self->name);
 }
 
-static bool commit (Pg *self, const char *what, GError **error)
+static bool commit (Pg *self, GError **error)
 {
-    self->release = self->savepoint = self->is_warned = false;
-    autoresult *result = PQexec (self->conn, self->statements[STMT_COMMIT].sql);
+    g_autofree char *flush = self->is_member ? ecfs_pg_sign (self) : NULL;
+    self->is_warned = false;
     self->n_begun++;
-    if (PQresultStatus (result) == PGRES_COMMAND_OK && strcmp (PQcmdStatus (result), "COMMIT") == 0) {
-        self->committed = self->txn;
-        await_standby (self);
-        return true;
-    }
-    self->unsettled = ecfs_pg_is_away (self);
-    return is_good (result) ? ecfs_fail (error, EIO, "catalog %s: %s: the server rolled back", self->name, what)
-                            : ecfs_pg_fail (self, result, what, error);
+    if (!ecfs_pg_commit_with (self, flush, &self->unsettled, error))
+        return false;
+    self->committed = self->txn;
+    await_standby (self);
+    return true;
 }
 
 static bool roll_back_to (Pg *self, const char *what, GError **error)
 {
-    return self->savepoint || ecfs_pg_run_sql (self, self->statements[STMT_ROLLBACK_TO].sql, what, NULL, error);
+    return ecfs_pg_take_back (self) ||
+           ecfs_pg_run_sql (self, self->statements[STMT_ROLLBACK_TO].sql, what, NULL, error);
+}
+
+static void set_savepoint (Pg *self)
+{
+    const PgParameters none = {.n = 0};
+    ecfs_pg_defer (self, STMT_SAVEPOINT, &none);
 }
 
 static bool control (EcfsDb *db, StatementId id, const char *what, GError **error)
@@ -435,15 +356,14 @@ static bool control (EcfsDb *db, StatementId id, const char *what, GError **erro
         self->begin_read = self->reading = true;
         return true;
     case STMT_COMMIT:
-        return commit (self, what, error);
+        return commit (self, error);
     case STMT_ROLLBACK:
         return roll_back (self, what, error);
     case STMT_SAVEPOINT:
-        self->savepoint = true;
+        set_savepoint (self);
         return true;
     case STMT_RELEASE:
-        self->release = self->release || !self->savepoint;
-        self->savepoint = false;
+        ecfs_pg_release (self);
         return true;
     default:
         return roll_back_to (self, what, error);
@@ -460,12 +380,18 @@ bool ecfs_pg_end_read (Pg *self, GError **error)
 
 static uint64_t changes (EcfsDb *db)
 {
-    return ((Pg *) db)->changes;
+    Pg *self = (Pg *) db;
+    if (self->late == NULL && !ecfs_pg_flush (self, &self->late))
+        self->changes = 0;
+    return self->changes;
 }
 
 static int64_t inserted (EcfsDb *db)
 {
-    return ((Pg *) db)->inserted;
+    Pg *self = (Pg *) db;
+    if (self->late == NULL && !ecfs_pg_flush (self, &self->late))
+        self->inserted = 0;
+    return self->inserted;
 }
 
 /* Queries */
@@ -476,15 +402,17 @@ static bool fetch (PgQuery *self, GError **error)
     if (self->begun != self->of->n_begun)
         return ecfs_fail (error, EIO, "catalog %s: the connection was lost while it was read", self->of->name);
     g_snprintf (sql, sizeof sql, "FETCH %d FROM c%u", PART, self->cursor);
-    PQclear (self->rows); /* NULL is accepted */
-    self->rows = PQexecParams (self->of->conn, sql, 0, NULL, NULL, NULL, NULL, 1);
-    if (PQresultStatus (self->rows) != PGRES_TUPLES_OK) {
-        told (ecfs_pg_fail (self->of, self->rows, "reading", error));
+    if (!ecfs_pg_flush (self->of, error))
+        return false;
+    ecfs_pg_rows_unref (self->rows); /* NULL is accepted */
+    self->rows = ecfs_pg_rows_new (PQexecParams (self->of->conn, sql, 0, NULL, NULL, NULL, NULL, 1));
+    if (PQresultStatus (self->rows->result) != PGRES_TUPLES_OK) {
+        told (ecfs_pg_fail (self->of, self->rows->result, "reading", error));
         leave_failed_read (self->of);
         return false;
     }
     self->row = 0;
-    self->last = PQntuples (self->rows) < PART;
+    self->last = PQntuples (self->rows->result) < PART;
     return true;
 }
 
@@ -492,9 +420,10 @@ static int step (EcfsQuery *query, GError **error)
 {
     PgQuery *self = (PgQuery *) query;
     self->row++;
-    if (self->row >= PQntuples (self->rows) && !self->last && !fetch (self, error))
+    bool more = self->rows != NULL && self->row < PQntuples (self->rows->result);
+    if (!more && !self->last && !fetch (self, error))
         return -1;
-    return self->row < PQntuples (self->rows) ? 1 : 0;
+    return self->rows != NULL && self->row < PQntuples (self->rows->result) ? 1 : 0;
 }
 
 static void end (EcfsQuery *query)
@@ -505,7 +434,7 @@ static void end (EcfsQuery *query)
     if (self->cursor != 0 && self->begun == self->of->n_begun && !ecfs_pg_is_away (self->of) &&
         PQtransactionStatus (self->of->conn) == PQTRANS_INTRANS)
         (void) ecfs_pg_run_sql (self->of, sql, "reading", NULL, NULL); /* it ends with the transaction */
-    PQclear (self->rows);
+    ecfs_pg_rows_unref (self->rows);                                   /* NULL is accepted */
     g_free (self);
 }
 
@@ -543,7 +472,7 @@ static bool may_be_long (StatementId id, const Value *values, size_t n_values)
 }
 
 /* A cursor is of a transaction; what needs none is asked within one all the same, as READ () and CHANGE () see to. */
-static PGresult *declare (Pg *self, StatementId id, const Parameters *with, PgQuery *query)
+static PGresult *declare (Pg *self, StatementId id, const PgParameters *with, PgQuery *query)
 {
     const PgStatement *statement = &self->statements[id];
     query->cursor = ++self->n_cursors;
@@ -552,32 +481,37 @@ static PGresult *declare (Pg *self, StatementId id, const Parameters *with, PgQu
     return PQexecParams (self->conn, sql, with->n, statement->types, with->values, with->sizes, with->formats, 1);
 }
 
-static bool send_waiting (Pg *self, GError **error)
+static bool begin_cursor (Pg *self, StatementId id, const PgParameters *with, PgQuery *query, GError **error)
 {
-    const char *texts[N_WAITING];
-    size_t n = take_waiting (self, texts);
-    for (size_t i = 0; i < n; i++)
-        if (!ecfs_pg_run_sql (self, texts[i], "reading", NULL, error))
-            return false;
+    if (!ecfs_pg_flush (self, error))
+        return false;
+    autoresult *declared = declare (self, id, with, query);
+    return ecfs_pg_is_good (declared) || ecfs_pg_fail_statement (self, declared, id, error);
+}
+
+static bool read_at_once (Pg *self, StatementId id, const PgParameters *with, PgQuery *query, GError **error)
+{
+    const bool is_open = is_in_transaction (self);
+    if (is_open && ecfs_pg_is_ahead (self, id, with) && !ecfs_pg_flush (self, error))
+        return false;
+    query->rows = is_open ? ecfs_pg_known (self, id, with) : NULL;
+    if (query->rows != NULL)
+        return true;
+    PGresult *rows = ecfs_pg_execute (self, id, with, error);
+    if (rows == NULL)
+        return false;
+    query->rows = ecfs_pg_rows_new (rows);
     return true;
 }
 
 static EcfsQuery *query (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error)
 {
     Pg *self = (Pg *) db;
-    Parameters with;
+    PgParameters with;
     PgQuery *query = new_query (self);
-    bool good = put_values (self, id, values, n_values, &with, error);
-    if (good && may_be_long (id, values, n_values) && is_in_transaction (self)) {
-        good = send_waiting (self, error);
-        autoresult *declared = good ? declare (self, id, &with, query) : NULL;
-        if (good && !is_good (declared))
-            good = fail_statement (self, declared, id, error);
-    } else if (good) {
-        query->rows = execute (self, id, &with);
-        good = PQresultStatus (query->rows) == PGRES_TUPLES_OK || fail_statement (self, query->rows, id, error);
-    }
-    if (good)
+    if (put_values (self, id, values, n_values, &with, error) &&
+        (may_be_long (id, values, n_values) && is_in_transaction (self) ? begin_cursor (self, id, &with, query, error)
+                                                                        : read_at_once (self, id, &with, query, error)))
         return &query->base;
     query->cursor = 0;
     end (&query->base);
@@ -589,11 +523,12 @@ static EcfsQuery *ask (EcfsDb *db, const char *sql, GError **error)
 {
     Pg *self = (Pg *) db;
     g_autofree char *own = ecfs_pg_dialect (sql, self->schema, self->member);
+    if (!ecfs_pg_flush (self, error))
+        return NULL;
     PgQuery *query = new_query (self);
-    bool good = send_waiting (self, error);
-    query->rows = good ? PQexecParams (self->conn, own, 0, NULL, NULL, NULL, NULL, 1) : NULL;
-    if (good &&
-        (PQresultStatus (query->rows) == PGRES_TUPLES_OK || ecfs_pg_fail (self, query->rows, "checking it", error)))
+    query->rows = ecfs_pg_rows_new (PQexecParams (self->conn, own, 0, NULL, NULL, NULL, NULL, 1));
+    if (PQresultStatus (query->rows->result) == PGRES_TUPLES_OK ||
+        ecfs_pg_fail (self, query->rows->result, "checking it", error))
         return &query->base;
     end (&query->base);
     return NULL;
@@ -664,6 +599,8 @@ static void close_db (EcfsDb *db)
 
 static const DbOps db_ops = {.prepare = prepare,
                              .run = run,
+                             .await = await,
+                             .ahead = ahead,
                              .control = control,
                              .query = query,
                              .changes = changes,

@@ -6,6 +6,13 @@
 #define DEPTH_MAX  100000 /* of directories: deeper is a circle */
 #define TARGET_MAX 4095   /* bytes of a symlink's target, as in Linux */
 
+/* What most operations on a name ask first. */
+static void ahead_of_entry (uint64_t parent, const char *name)
+{
+    AHEAD (INODE_GET, INT (parent));
+    AHEAD (ENTRY_LOOKUP, INT (parent), NAME (name));
+}
+
 /* Attributes */
 
 static bool lookup (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error)
@@ -21,7 +28,10 @@ static bool lookup (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAt
 
 bool ecfs_catalog_lookup (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error)
 {
-    return ecfs_name_check (name, error) && READ (self, lookup (self, parent, name, ret_attr, error));
+    if (!ecfs_name_check (name, error))
+        return false;
+    ahead_of_entry (parent, name);
+    return READ (self, lookup (self, parent, name, ret_attr, error));
 }
 
 bool ecfs_catalog_getattr (EcfsCatalog *self, uint64_t ino, EcfsAttr *ret_attr, GError **error)
@@ -84,7 +94,9 @@ static bool set_attr (EcfsCatalog *self, uint64_t ino, const EcfsAttr *attr, uns
 bool ecfs_catalog_setattr (EcfsCatalog *self, uint64_t ino, const EcfsAttr *attr, unsigned mask, EcfsAttr *ret_attr,
                            GError **error)
 {
-    return CHANGE (self, error, set_attr (self, ino, attr, mask, ret_attr, error));
+    AHEAD (INODE_GET, INT (ino));
+    AHEAD (STAGING_UNSTORED, INT (ino));
+    return CHANGE_CHECKED (self, error, set_attr (self, ino, attr, mask, ret_attr, error));
 }
 
 /* Making names */
@@ -207,9 +219,13 @@ static bool make (EcfsCatalog *self, uint64_t parent, const char *name, const Ec
 bool ecfs_catalog_make (EcfsCatalog *self, uint64_t parent, const char *name, const EcfsNewInode *inode,
                         EcfsAttr *ret_attr, int64_t *ret_staging, GError **error)
 {
+    AHEAD (INODE_GET, INT (parent));
+    if (S_ISREG (inode->mode))
+        ecfs_ahead (STMT_INODE_ANY_CODED, NULL, 0);
     if (name == NULL)
-        return CHANGE (self, error, make_nameless (self, parent, inode, ret_attr, error));
-    return CHANGE (self, error, make (self, parent, name, inode, ret_attr, ret_staging, error));
+        return CHANGE_CHECKED (self, error, make_nameless (self, parent, inode, ret_attr, error));
+    AHEAD (ENTRY_GET, INT (parent), NAME (name));
+    return CHANGE_CHECKED (self, error, make (self, parent, name, inode, ret_attr, ret_staging, error));
 }
 
 static bool add_link (EcfsCatalog *self, uint64_t ino, uint64_t parent, const char *name, EcfsAttr *ret_attr,
@@ -233,7 +249,10 @@ static bool add_link (EcfsCatalog *self, uint64_t ino, uint64_t parent, const ch
 bool ecfs_catalog_link (EcfsCatalog *self, uint64_t ino, uint64_t parent, const char *name, EcfsAttr *ret_attr,
                         GError **error)
 {
-    return CHANGE (self, error, add_link (self, ino, parent, name, ret_attr, error));
+    AHEAD (INODE_GET, INT (ino));
+    AHEAD (INODE_GET, INT (parent));
+    AHEAD (ENTRY_GET, INT (parent), NAME (name));
+    return CHANGE_CHECKED (self, error, add_link (self, ino, parent, name, ret_attr, error));
 }
 
 static bool lose_entry (EcfsCatalog *self, uint64_t parent, const char *name, Inode *old, int64_t now_ns,
@@ -272,7 +291,7 @@ bool ecfs_catalog_link_over (EcfsCatalog *self, uint64_t ino, uint64_t parent, c
                              GError **error)
 {
     EcfsAttr replaced = {.ino = 0};
-    if (!CHANGE (self, error, link_over (self, ino, parent, name, &replaced, error)))
+    if (!CHANGE_CHECKED (self, error, link_over (self, ino, parent, name, &replaced, error)))
         return false;
     *ret_replaced = replaced;
     return true;
@@ -327,12 +346,14 @@ static bool remove_name (EcfsCatalog *self, uint64_t parent, const char *name, b
 
 bool ecfs_catalog_unlink (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error)
 {
-    return CHANGE (self, error, remove_name (self, parent, name, false, ret_attr, error));
+    ahead_of_entry (parent, name);
+    return CHANGE_CHECKED (self, error, remove_name (self, parent, name, false, ret_attr, error));
 }
 
 bool ecfs_catalog_rmdir (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error)
 {
-    return CHANGE (self, error, remove_name (self, parent, name, true, ret_attr, error));
+    ahead_of_entry (parent, name);
+    return CHANGE_CHECKED (self, error, remove_name (self, parent, name, true, ret_attr, error));
 }
 
 bool ecfs_inode_drop (EcfsCatalog *self, uint64_t ino, GError **error)
@@ -356,7 +377,9 @@ bool ecfs_inode_drop (EcfsCatalog *self, uint64_t ino, GError **error)
 
 bool ecfs_catalog_drop (EcfsCatalog *self, uint64_t ino, GError **error)
 {
-    return CHANGE (self, error, ecfs_inode_drop (self, ino, error));
+    AHEAD (INODE_GET, INT (ino));
+    AHEAD (EXTENT_LIST, INT (ino));
+    return CHANGE_CHECKED (self, error, ecfs_inode_drop (self, ino, error));
 }
 
 static int list_orphans (EcfsCatalog *self, int64_t until_ns, uint64_t *inos, int max, GError **error)
@@ -497,10 +520,14 @@ static char *find_path (EcfsCatalog *self, uint64_t ino)
     if (ino == ECFS_ROOT_INO)
         return g_strdup ("/");
     g_autoptr (GString) path = g_string_new (NULL);
+    autoquery *query = QUERY (self, ENTRY_PATH, NULL, INT (ino));
     uint64_t at = ino;
-    for (int depth = 0; at != ECFS_ROOT_INO && depth < DEPTH_MAX; depth++) {
-        g_autofree char *name = NULL;
-        if (ecfs_entry_of (self, at, &at, &name, NULL) != 1)
+    while (at != ECFS_ROOT_INO && ecfs_query_step (self, query, NULL) == 1) {
+        if ((uint64_t) ecfs_column_number (query, 0) != at) /* a directory has two names, and the first counts */
+            continue;
+        at = (uint64_t) ecfs_column_number (query, 1);
+        g_autofree char *name = ecfs_column_name (query, 2, (int64_t) at, NULL);
+        if (name == NULL)
             break;
         g_string_prepend (path, name);
         g_string_prepend_c (path, '/');

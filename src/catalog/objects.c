@@ -428,7 +428,7 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
     if (!publish->keep_mtime)
         inode.attr.mtime_ns = publish->mtime_ns;
     inode.mtime_is_staged = false;
-    inode.attr.ctime_ns = ecfs_real_ns ();
+    inode.attr.ctime_ns = publish->ctime_ns == 0 ? ecfs_real_ns () : MAX (inode.attr.ctime_ns, publish->ctime_ns);
     return ecfs_content_remove (self, publish->ino, error) && insert_extents (self, publish, objects, error) &&
            ecfs_content_count (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&
            ecfs_content_journal (self, &inode, error) &&
@@ -436,12 +436,22 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
             ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
 }
 
+static void say_ahead (const EcfsPublish *publish)
+{
+    AHEAD (INODE_GET, INT (publish->ino));
+    AHEAD (EXTENT_LIST, INT (publish->ino));
+    if (publish->logged != NULL)
+        AHEAD (OBJECT_BY_UUID, UUID (&publish->logged->log));
+    if (publish->staging != 0)
+        AHEAD (STAGING_GET, INT (publish->staging));
+}
+
 static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, Op *op, GError **error)
     ECFS_REQUIRES (self->lock)
 {
     *op = (Op){.is_lost = false};
     bool made = check_publish (publish, error) && ecfs_op_begin (self, op, error) &&
-                ecfs_op_end (self, op, publish_all (self, publish, error), error);
+                ecfs_op_end_checked (self, op, publish_all (self, publish, error), error);
     if (made && publish->made != NULL && !self->is_member)
         publish->made (publish->user);
     return made;
@@ -454,6 +464,7 @@ static bool publish_shared (EcfsCatalog *self, const EcfsPublish *publish, GErro
     bool durable;
     unsigned tries = 0;
     do {
+        say_ahead (publish);
         ecfs_op_enter (self, true);
         bool made = make_public (self, publish, &op, error);
         durable = made && ecfs_op_settle (self, &op, error); /* whoever is told that it failed stores it again */
@@ -492,6 +503,7 @@ bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *
     *ret_kept = false;
     if (self->is_member)
         return publish_shared (self, publish, error);
+    say_ahead (publish);
     ecfs_op_enter (self, true);
     bool made = make_public (self, publish, &op, error);
     bool durable = made && ecfs_op_wait (self, &op, error);

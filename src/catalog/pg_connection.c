@@ -1,6 +1,6 @@
 /* Connections to PostgreSQL, and what it says against something. */
 #include "catalog/catalog.h"
-#include "catalog/pg_priv.h"
+#include "catalog/pg_exchange.h"
 
 #include <libpq-fe.h>
 
@@ -87,6 +87,7 @@ static bool parse_uuids (Pg *self, const char *text, GError **error)
 Pg *ecfs_pg_new (const char *location, bool readonly, GError **error)
 {
     Pg *self = g_new0 (Pg, 1);
+    ecfs_pg_exchange_init (self);
     size_t n = strcspn (location, "#");
     self->conninfo = g_strndup (location, n);
     self->name = display_of (self->conninfo);
@@ -105,6 +106,7 @@ void ecfs_pg_free (Pg *self)
     }
     PQfinish (self->conn); /* NULL is accepted */
     g_clear_pointer (&self->sights, g_hash_table_unref);
+    ecfs_pg_exchange_clear (self);
     g_free (self->conninfo);
     g_free (self->name);
     g_free (self->schema);
@@ -264,7 +266,8 @@ bool ecfs_pg_connect (Pg *self, GError **error)
     if (!ecfs_pg_is_away (self))
         return true;
     ecfs_pg_hang_up (self);
-    self->end_read = self->begin_read = self->savepoint = self->release = self->prepared = false;
+    self->end_read = self->begin_read = self->prepared = false;
+    ecfs_pg_forget (self);
     self->n_begun++;
     self->conn = begin_connection (self);
     if (PQstatus (self->conn) != CONNECTION_OK) {
@@ -290,6 +293,7 @@ void ecfs_pg_clear (PGresult **result)
 
 bool ecfs_pg_run_sql (Pg *self, const char *sql, const char *what, uint64_t *ret_changes, GError **error)
 {
+    atomic_fetch_add (&self->n_trips, 1);
     autoresult *result = PQexec (self->conn, sql);
     ExecStatusType status = PQresultStatus (result);
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
@@ -301,6 +305,7 @@ bool ecfs_pg_run_sql (Pg *self, const char *sql, const char *what, uint64_t *ret
 
 PGresult *ecfs_pg_ask_sql (Pg *self, const char *sql, const char *what, GError **error)
 {
+    atomic_fetch_add (&self->n_trips, 1);
     PGresult *result = PQexec (self->conn, sql);
     if (PQresultStatus (result) == PGRES_TUPLES_OK)
         return result;

@@ -1,6 +1,6 @@
 /* Catalogs as a whole, row by row, from PostgreSQL to a file of SQLite and back: their tables have the same columns. */
 #include "catalog/db.h"
-#include "catalog/pg_priv.h"
+#include "catalog/pg_exchange.h"
 #include "catalog/sqlite.h"
 
 #include <arpa/inet.h>
@@ -187,6 +187,7 @@ static bool copy_out (Out *self, GError **error)
 Pg *ecfs_pg_twin (const Pg *self)
 {
     Pg *twin = g_new0 (Pg, 1);
+    ecfs_pg_exchange_init (twin);
     twin->conninfo = g_strdup (self->conninfo);
     twin->name = g_strdup (self->name);
     twin->schema = g_strdup (self->schema);

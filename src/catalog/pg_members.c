@@ -12,7 +12,7 @@
  * Whether a member is alive is judged by the number of its signs while one looks, never by clocks of several machines.
  */
 #include "catalog/catalog.h"
-#include "catalog/pg_priv.h"
+#include "catalog/pg_exchange.h"
 
 #include <inttypes.h>
 #include <libpq-fe.h>
@@ -285,12 +285,16 @@ bool ecfs_pg_check_same (Pg *self, GError **error)
     return rows != NULL && (PQntuples (rows) == 1 || fail_fenced (self, error));
 }
 
+char *ecfs_pg_sign (const Pg *self)
+{
+    return g_strdup_printf ("UPDATE \"%s\".members SET beat = beat + 1 WHERE id = %" PRId64 " AND session = '%s'",
+                            self->schema, self->member, self->session);
+}
+
 bool ecfs_pg_beat (Pg *self, GError **error)
 {
     uint64_t changes = 0;
-    g_autofree char *sql =
-        g_strdup_printf ("UPDATE \"%s\".members SET beat = beat + 1 WHERE id = %" PRId64 " AND session = '%s'",
-                         self->schema, self->member, self->session);
+    g_autofree char *sql = ecfs_pg_sign (self);
     return ecfs_pg_connect (self, error) && ecfs_pg_end_read (self, error) &&
            ecfs_pg_run_sql (self, sql, "a sign of life", &changes, error) &&
            (changes == 1 || fail_fenced (self, error));
@@ -299,27 +303,29 @@ bool ecfs_pg_beat (Pg *self, GError **error)
 bool ecfs_pg_begin (Pg *self, GError **error)
 {
     uint64_t changes = 0;
-    g_autofree char *sql = g_strdup_printf (
-        "%s%s; UPDATE \"%s\".holder SET turn = turn + 1 WHERE id = 1; UPDATE \"%s\".members SET txn = %" PRIu64
-        ", beat = beat + 1 WHERE id = %" PRId64 " AND session = '%s' AND txn = %" PRIu64,
-        self->end_read ? "ROLLBACK; " : "", self->statements[STMT_BEGIN].sql, self->schema, self->schema, self->txn + 1,
-        self->member, self->session, self->committed);
-    self->end_read = false;
-    bool begun = ecfs_pg_run_sql (self, sql, "BEGIN", &changes, error);
+    g_autofree char *turn = g_strdup_printf ("UPDATE \"%s\".holder SET turn = turn + 1 WHERE id = 1", self->schema);
+    g_autofree char *mine =
+        g_strdup_printf ("UPDATE \"%s\".members SET txn = %" PRIu64 ", beat = beat + 1 WHERE id = %" PRId64
+                         " AND session = '%s' AND txn = %" PRIu64,
+                         self->schema, self->txn + 1, self->member, self->session, self->committed);
+    const char *texts[] = {turn, mine};
+    bool begun = ecfs_pg_begin_with (self, texts, G_N_ELEMENTS (texts), &changes, error);
     self->txn += begun;
     if (begun && changes == 1)
         return true;
     if (!ecfs_pg_is_away (self))
         (void) ecfs_pg_run_sql (self, "ROLLBACK", "ROLLBACK", NULL, NULL); /* nothing was changed */
+    ecfs_pg_forget (self);
     return begun && fail_fenced (self, error);
 }
 
-/* The row is locked until the former connection's transaction has ended, one way or the other. */
+/* The row is locked until the former connection's transaction has ended, one way or the other; and what is committed is
+ * on the server's disk when this is. */
 int ecfs_pg_settle (Pg *self, GError **error)
 {
-    g_autofree char *sql =
-        g_strdup_printf ("SELECT txn FROM \"%s\".members WHERE id = %" PRId64 " AND session = '%s' FOR UPDATE",
-                         self->schema, self->member, self->session);
+    g_autofree char *sql = g_strdup_printf ("UPDATE \"%s\".members SET beat = beat + 1 WHERE id = %" PRId64
+                                            " AND session = '%s' RETURNING txn",
+                                            self->schema, self->member, self->session);
     if (!ecfs_pg_connect (self, error))
         return -1;
     if (!self->unsettled)

@@ -4,6 +4,8 @@
 
 #include "catalog/pg.h"
 
+#include <stdatomic.h>
+
 /* As libpq-fe.h has them. */
 typedef struct pg_conn PGconn;
 typedef struct pg_result PGresult;
@@ -30,26 +32,31 @@ typedef struct Pg {
     bool sets_aside;            /* what is there is renamed where tables are made */
     bool is_member;             /* it has the archive open as one of several, if for writing */
     bool leads;
-    int64_t member;     /* its row in members; 0: none yet */
-    PGconn *conn;       /* NULL: not connected */
-    bool prepared;      /* its statements are known to it */
-    char *session;      /* of this opening, while it holds the archive; NULL: it does not */
-    uint64_t taken_at;  /* the number of signs of life when it took it; they never become fewer */
-    bool is_behind;     /* it is not the database that it was: nothing may be changed, but read */
-    uint64_t txn;       /* number of the last transaction begun in the session */
-    uint64_t committed; /* of the last that is known to be committed */
-    unsigned n_begun;   /* changes when a transaction, and so its cursors, may have ended */
-    bool reading;       /* its transaction, if there is one, only reads */
-    bool unsettled;     /* the connection went during its COMMIT */
-    bool is_warned;     /* since this was false, the server has warned of something */
-    /* To be sent before the next statement, in this order: the end of a read; release last made. */
-    bool end_read, begin_read, savepoint, release;
+    int64_t member;            /* its row in members; 0: none yet */
+    PGconn *conn;              /* NULL: not connected */
+    bool prepared;             /* its statements are known to it */
+    char *session;             /* of this opening, while it holds the archive; NULL: it does not */
+    uint64_t taken_at;         /* the number of signs of life when it took it; they never become fewer */
+    bool is_behind;            /* it is not the database that it was: nothing may be changed, but read */
+    uint64_t txn;              /* number of the last transaction begun in the session */
+    uint64_t committed;        /* of the last that is known to be committed */
+    unsigned n_begun;          /* changes when a transaction, and so its cursors, may have ended */
+    bool reading;              /* its transaction, if there is one, only reads */
+    bool unsettled;            /* the connection went during its COMMIT */
+    bool is_warned;            /* since this was false, the server has warned of something */
+    bool end_read, begin_read; /* to be said before the next statement, in this order */
+    GPtrArray *waiting;        /* see pg_exchange.h; as the next */
+    GPtrArray *ahead;
+    GPtrArray *known;
+    size_t waiting_bytes;
+    GError *late;       /* of what waited, not told yet; NULL: none */
     GHashTable *sights; /* session of each other member → what it showed last; NULL: nobody looked */
     int64_t looked_us;  /* when that was */
     int64_t rests_us;   /* until then it does not come to lead */
     uint64_t changes;
     int64_t inserted;
     unsigned n_cursors;
+    atomic_uint n_trips; /* how often an answer was waited for; for tests */
     PgStatement statements[N_STATEMENTS];
 } Pg;
 
@@ -83,6 +90,8 @@ bool ecfs_pg_find_member (Pg *self, GError **error);
 bool ecfs_pg_look_around (Pg *self, GError **error);
 /** A sign of life. */
 bool ecfs_pg_beat (Pg *self, GError **error);
+/** The statement that gives one; g_free (). */
+char *ecfs_pg_sign (const Pg *self);
 bool ecfs_pg_resign (Pg *self, GError **error);
 /** Within the transaction that copies a catalog to new tables: what it has begun is that of the archive directory. */
 bool ecfs_pg_own_all (Pg *self, GError **error);

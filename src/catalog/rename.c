@@ -127,7 +127,11 @@ bool ecfs_catalog_rename (EcfsCatalog *self, uint64_t parent, const char *name, 
 {
     Move move = {.name = name, .new_name = new_name};
     EcfsAttr replaced = {.ino = 0};
-    if (!CHANGE (self, error, rename_entry (self, &move, parent, new_parent, flags, &replaced, error)))
+    AHEAD (INODE_GET, INT (parent));
+    AHEAD (INODE_GET, INT (new_parent));
+    AHEAD (ENTRY_LOOKUP, INT (parent), NAME (name));
+    AHEAD (ENTRY_LOOKUP, INT (new_parent), NAME (new_name));
+    if (!CHANGE_CHECKED (self, error, rename_entry (self, &move, parent, new_parent, flags, &replaced, error)))
         return false;
     if (ret_replaced != NULL)
         *ret_replaced = replaced;

@@ -48,7 +48,7 @@ static bool add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError *
 
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error)
 {
-    return CHANGE (self, error, add (self, ino, ret_staging, error));
+    return CHANGE_CHECKED (self, error, add (self, ino, ret_staging, error));
 }
 
 bool ecfs_catalog_is_staged (EcfsCatalog *self, uint64_t ino, bool *ret_staged, GError **error)
@@ -161,7 +161,7 @@ static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t
 bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingState state, uint64_t size,
                                int64_t mtime_ns, const char *failure, GError **error)
 {
-    return CHANGE (self, error, set (self, staging, state, size, mtime_ns, failure, error));
+    return CHANGE_CHECKED (self, error, set (self, staging, state, size, mtime_ns, failure, error));
 }
 
 static bool delete_row (EcfsCatalog *self, int64_t id, GError **error)
@@ -187,7 +187,8 @@ static bool remove_row (EcfsCatalog *self, int64_t id, GError **error)
 
 bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error)
 {
-    return CHANGE (self, error, remove_row (self, staging, error));
+    AHEAD (STAGING_GET, INT (staging));
+    return CHANGE_CHECKED (self, error, remove_row (self, staging, error));
 }
 
 bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, bool full, GError **error)

@@ -43,6 +43,7 @@
     "(p.removed_age_ns > ?2 OR EXISTS (SELECT 1 FROM deletions d WHERE d.object = p.uuid AND d.at_once = 4))"
 #define SINCE_OF_TWO    "coalesce (since, sequence), (SELECT coalesce (since, sequence) FROM objects WHERE id = ?2)"
 #define EXTENT_COLUMNS  "start, length, object, object_start, sha256, generation"
+#define DEEPEST         "100000" /* of directories: deeper is a circle */
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
     "latency_p5_us, latency_p50_us, latency_p95_us, read_p5, read_p50, read_p95, write_p5, write_p50, write_p95"
@@ -104,6 +105,14 @@
     X (ENTRY_OF_INO, "SELECT parent, name FROM entries WHERE ino = ? ORDER BY parent, name LIMIT 1") \
     X (ENTRY_LIST, "SELECT e.position, e.name, " INODE_COLUMNS ", " ENTRY_IS_FOUND " FROM entries e INDEXED BY entries_by_position " \
        "CROSS JOIN inodes i ON i.ino = e.ino WHERE e.parent = ? AND e.position > ? ORDER BY e.position LIMIT ?") \
+    X (ENTRY_PATH, "WITH RECURSIVE up (ino, parent, name, depth) AS (SELECT ino, parent, name, 1 FROM (SELECT * FROM " \
+       "entries WHERE ino = ?1 ORDER BY parent, name LIMIT 1) one UNION SELECT e.ino, e.parent, e.name, depth + 1 " \
+       "FROM entries e, up WHERE e.ino = up.parent AND up.parent <> 1 AND depth < " DEEPEST ") " \
+       "SELECT ino, parent, name FROM (SELECT 1) one, up ORDER BY depth, parent, name") \
+    X (XATTR_ABOVE, "WITH RECURSIVE up (ino, depth) AS (SELECT CAST (?1 AS bigint), 0 UNION SELECT e.parent, depth + 1 " \
+       "FROM entries e, up WHERE e.ino = up.ino AND up.ino <> 1 AND depth < " DEEPEST ") " \
+       "SELECT x.value, depth, up.ino FROM (SELECT 1) one, up LEFT JOIN xattrs x ON x.ino = up.ino AND x.name = ?2 " \
+       "WHERE x.ino IS NOT NULL OR depth = " DEEPEST " ORDER BY depth LIMIT 1") \
     X (XATTR_GET, "SELECT value FROM xattrs WHERE ino = ? AND name = ?") \
     X (XATTR_SET, "INSERT INTO xattrs (ino, name, value) VALUES (?, ?, ?) " \
        "ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value") \

@@ -279,6 +279,7 @@ void ecfs_reading_end (EcfsCatalog *self)
  * A reader beside a writer must see what that commits: its snapshot ends with the read. */
 void ecfs_read_begin (EcfsCatalog *self)
 {
+    ecfs_ahead_take (self);
     ecfs_await_back (self);
     (void) heal (self, NULL); /* failure or broken says it */
     if (self->in_txn || self->reading || self->broken)
@@ -302,6 +303,8 @@ bool ecfs_txn_begin (EcfsCatalog *self, GError **error)
 {
     GError *why = NULL;
     ecfs_reading_end (self);
+    ecfs_ahead (STMT_COUNTERS_GET, NULL, 0);
+    ecfs_ahead_take (self);
     if (!ecfs_control (self, STMT_BEGIN, "BEGIN", &why)) {
         ecfs_catalog_judge (self, why);
         g_propagate_error (error, why);
@@ -340,6 +343,7 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
 {
     GError *why = NULL;
     *op = (Op){.txn = self->txn};
+    ecfs_ahead_take (self);
     if (self->readonly)
         return ecfs_fail (error, EROFS, "catalog %s is open for reading only", self->path);
     while (!join (self, op, &why)) {
@@ -433,11 +437,18 @@ static void undo (EcfsCatalog *self, Op *op)
     set_failure (self, why);
 }
 
-bool ecfs_op_end (EcfsCatalog *self, Op *op, bool ok, GError **error)
+/* What a database does later is done. */
+static bool await_run (EcfsCatalog *self, GError **error)
+{
+    return self->db->ops->await == NULL || self->db->ops->await (self->db, error);
+}
+
+static bool end_op (EcfsCatalog *self, Op *op, bool ok, bool is_checked, GError **error)
 {
     if (ok && is_given_up (self, op)) /* whatever it made of the statement that failed */
         ok = ecfs_fail (error, EIO, "catalog %s: the connection was lost", self->path);
-    ok = ok && ecfs_journal_append (self, error) && ecfs_control (self, STMT_RELEASE, "RELEASE", error);
+    ok = ok && ecfs_journal_append (self, error) && (is_checked || await_run (self, error)) &&
+         ecfs_control (self, STMT_RELEASE, "RELEASE", error);
     self->op_at = NO_OP;
     if (!ok)
         undo (self, op);
@@ -453,6 +464,16 @@ bool ecfs_op_end (EcfsCatalog *self, Op *op, bool ok, GError **error)
         ecfs_cond_signal (&self->wake);
     }
     return ok;
+}
+
+bool ecfs_op_end (EcfsCatalog *self, Op *op, bool ok, GError **error)
+{
+    return end_op (self, op, ok, false, error);
+}
+
+bool ecfs_op_end_checked (EcfsCatalog *self, Op *op, bool ok, GError **error)
+{
+    return end_op (self, op, ok, true, error);
 }
 
 void ecfs_op_enter (EcfsCatalog *self, bool durable)

@@ -169,20 +169,14 @@ GArray *ecfs_catalog_xattr_inodes (EcfsCatalog *self, const char *name, uint64_t
 
 static bool find_above (EcfsCatalog *self, uint64_t dir, const char *name, GByteArray **ret_value, GError **error)
 {
-    int found = 0;
-    for (int depth = 0; depth < DEPTH_MAX; depth++) {
-        autoquery *query = QUERY (self, XATTR_GET, error, INT (dir), NAME (name));
-        found = ecfs_query_step (self, query, error);
-        if (found == 1)
-            *ret_value = g_byte_array_append (g_byte_array_new (), ecfs_column_blob (query, 0),
-                                              (guint) ecfs_column_size (query, 0));
-        if (found != 0 || dir == ECFS_ROOT_INO)
-            return found >= 0;
-        found = ecfs_entry_of (self, dir, &dir, NULL, error);
-        if (found != 1)
-            return found >= 0; /* 0: it was removed */
-    }
-    return ecfs_bad_row (error, "entries", (int64_t) dir, "directories form a circle");
+    autoquery *query = QUERY (self, XATTR_ABOVE, error, INT (dir), NAME (name));
+    int found = ecfs_query_step (self, query, error);
+    if (found == 1 && ecfs_column_number (query, 1) >= DEPTH_MAX)
+        return ecfs_bad_row (error, "entries", (int64_t) dir, "directories form a circle");
+    if (found == 1)
+        *ret_value =
+            g_byte_array_append (g_byte_array_new (), ecfs_column_blob (query, 0), (guint) ecfs_column_size (query, 0));
+    return found >= 0;
 }
 
 bool ecfs_catalog_xattr_above (EcfsCatalog *self, uint64_t dir, const char *name, GByteArray **ret_value,

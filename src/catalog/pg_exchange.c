@@ -1,0 +1,499 @@
+#include "catalog/pg_exchange.h"
+
+#include <libpq-fe.h>
+
+#define MOST_WAITING 64 /* statements, … */
+#define MOST_BYTES   (64u << 10)
+#define MOST_AHEAD   8
+
+/* A statement with values of its own. */
+typedef struct Command {
+    StatementId id;
+    PgParameters with; /* its values are bytes, or its own numbers */
+    size_t size;
+    char bytes[];
+} Command;
+
+/* What the server said before it was asked. */
+typedef struct Known {
+    Command *command;
+    PgRows *rows;
+} Known;
+
+/* One thing of a pipeline. */
+typedef struct Said {
+    const char *text; /* else it is the statement */
+    StatementId id;
+    const PgParameters *with;
+    enum { SAID_PLAIN, SAID_RUN, SAID_AHEAD, SAID_LAST, SAID_COMMIT, SAID_SYNC } kind;
+} Said;
+
+/* What came back. */
+typedef struct Heard {
+    PGresult *last;   /* of SAID_LAST; owned */
+    PGresult *failed; /* the first that failed; NULL: none did, or the connection; owned */
+    gint failed_at;   /* which that is; negative: none */
+    uint64_t changes; /* of the last that is SAID_PLAIN */
+    bool committed;
+} Heard;
+
+/* Rows and commands */
+
+PgRows *ecfs_pg_rows_new (PGresult *result)
+{
+    PgRows *self = g_rc_box_new (PgRows);
+    self->result = result;
+    return self;
+}
+
+static void clear_rows (gpointer data)
+{
+    PQclear (((PgRows *) data)->result); /* NULL is accepted */
+}
+
+void ecfs_pg_rows_unref (PgRows *self)
+{
+    if (self != NULL)
+        g_rc_box_release_full (self, clear_rows);
+}
+
+static Command *copy (StatementId id, const PgParameters *with)
+{
+    size_t size = 0;
+    for (int i = 0; i < with->n; i++)
+        size += (size_t) with->sizes[i];
+    Command *self = g_malloc (sizeof *self + size);
+    self->id = id;
+    self->with = *with;
+    self->size = size;
+    char *to = self->bytes;
+    for (int i = 0; i < with->n; i++) {
+        const char *from = with->values[i];
+        bool is_own = from == (const char *) &with->numbers[i];
+        if (from == NULL)
+            continue;
+        self->with.values[i] = is_own ? (const char *) &self->with.numbers[i] : to;
+        if (!is_own && with->sizes[i] > 0)
+            memcpy (to, from, (size_t) with->sizes[i]);
+        to += is_own ? 0 : with->sizes[i];
+    }
+    return self;
+}
+
+static bool is_same (const Command *self, StatementId id, const PgParameters *with)
+{
+    bool same = self->id == id && self->with.n == with->n;
+    for (int i = 0; same && i < with->n; i++)
+        same = (self->with.values[i] == NULL) == (with->values[i] == NULL) && self->with.sizes[i] == with->sizes[i] &&
+               (with->sizes[i] == 0 || memcmp (self->with.values[i], with->values[i], (size_t) with->sizes[i]) == 0);
+    return same;
+}
+
+static void free_known (gpointer data)
+{
+    Known *self = data;
+    g_free (self->command);
+    ecfs_pg_rows_unref (self->rows);
+    g_free (self);
+}
+
+/* What waits */
+
+void ecfs_pg_exchange_init (Pg *self)
+{
+    self->waiting = g_ptr_array_new_with_free_func (g_free);
+    self->ahead = g_ptr_array_new_with_free_func (g_free);
+    self->known = g_ptr_array_new_with_free_func (free_known);
+}
+
+void ecfs_pg_exchange_clear (Pg *self)
+{
+    g_ptr_array_unref (self->waiting);
+    g_ptr_array_unref (self->ahead);
+    g_ptr_array_unref (self->known);
+    g_clear_error (&self->late);
+}
+
+static void drop_waiting (Pg *self, guint from)
+{
+    for (guint i = from; i < self->waiting->len; i++)
+        self->waiting_bytes -= ((const Command *) g_ptr_array_index (self->waiting, i))->size;
+    g_ptr_array_set_size (self->waiting, (gint) from);
+}
+
+void ecfs_pg_forget (Pg *self)
+{
+    drop_waiting (self, 0);
+    g_ptr_array_set_size (self->known, 0);
+    g_clear_error (&self->late);
+}
+
+/* The table that a statement changes, with what is before it; NULL: who knows. Triggers change what nobody asks. */
+static char *table_of (const char *sql)
+{
+    static const char *const verbs[] = {"INSERT INTO ", "DELETE FROM ", "UPDATE "};
+    for (size_t i = 0; i < G_N_ELEMENTS (verbs); i++)
+        if (g_str_has_prefix (sql, verbs[i])) {
+            const char *table = sql + strlen (verbs[i]);
+            return g_strndup (table, strcspn (table, " ("));
+        }
+    return NULL;
+}
+
+static bool mentions (const char *sql, const char *table)
+{
+    const size_t n = strlen (table);
+    for (const char *at = strstr (sql, table); at != NULL; at = strstr (at + n, table))
+        if (!g_ascii_isalnum (at[n]) && at[n] != '_')
+            return true;
+    return false;
+}
+
+/* What a statement that is about to run may change is not known any more. */
+static void forget_changed (Pg *self, StatementId id)
+{
+    if (self->known->len == 0 || id <= STMT_ROLLBACK_TO)
+        return;
+    g_autofree char *table = table_of (self->statements[id].sql);
+    for (guint i = self->known->len; i-- > 0;) {
+        const Known *known = g_ptr_array_index (self->known, i);
+        if (table == NULL || mentions (self->statements[known->command->id].sql, table))
+            g_ptr_array_remove_index_fast (self->known, i);
+    }
+}
+
+void ecfs_pg_defer (Pg *self, StatementId id, const PgParameters *with)
+{
+    Command *command = copy (id, with);
+    forget_changed (self, id);
+    g_ptr_array_add (self->waiting, command);
+    self->waiting_bytes += command->size;
+}
+
+bool ecfs_pg_is_full (const Pg *self)
+{
+    return self->waiting->len >= MOST_WAITING || self->waiting_bytes >= MOST_BYTES;
+}
+
+static StatementId waiting_id (const Pg *self, guint i)
+{
+    return ((const Command *) g_ptr_array_index (self->waiting, i))->id;
+}
+
+bool ecfs_pg_take_back (Pg *self)
+{
+    guint n = self->waiting->len;
+    while (n > 0 && waiting_id (self, n - 1) != STMT_SAVEPOINT)
+        n--;
+    g_ptr_array_set_size (self->known, 0);
+    drop_waiting (self, n);
+    return n > 0;
+}
+
+void ecfs_pg_release (Pg *self)
+{
+    const PgParameters none = {.n = 0};
+    guint n = self->waiting->len;
+    if (n > 0 && waiting_id (self, n - 1) == STMT_SAVEPOINT)
+        drop_waiting (self, n - 1);
+    else
+        ecfs_pg_defer (self, STMT_RELEASE, &none);
+}
+
+void ecfs_pg_ask_ahead (Pg *self, StatementId id, const PgParameters *with)
+{
+    if (self->ahead->len < MOST_AHEAD)
+        g_ptr_array_add (self->ahead, copy (id, with));
+}
+
+bool ecfs_pg_is_ahead (const Pg *self, StatementId id, const PgParameters *with)
+{
+    for (guint i = 0; i < self->ahead->len; i++)
+        if (is_same (g_ptr_array_index (self->ahead, i), id, with))
+            return true;
+    return false;
+}
+
+PgRows *ecfs_pg_known (const Pg *self, StatementId id, const PgParameters *with)
+{
+    for (guint i = 0; i < self->known->len; i++) {
+        const Known *known = g_ptr_array_index (self->known, i);
+        if (is_same (known->command, id, with))
+            return g_rc_box_acquire (known->rows);
+    }
+    return NULL;
+}
+
+/* Talking */
+
+PGresult *ecfs_pg_next_result (Pg *self)
+{
+    PGresult *result = PQgetResult (self->conn);
+    while (result != NULL && PQresultStatus (result) != PGRES_PIPELINE_SYNC) {
+        PGresult *more = PQgetResult (self->conn);
+        if (more == NULL)
+            break;
+        PQclear (more);
+    }
+    return result;
+}
+
+bool ecfs_pg_is_good (const PGresult *result)
+{
+    ExecStatusType status = PQresultStatus (result);
+    return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+/* A statement's text up to its first parenthesis or value names the operation well enough: "INSERT INTO inodes". */
+bool ecfs_pg_fail_statement (const Pg *self, const PGresult *result, StatementId id, GError **error)
+{
+    const char *sql = ecfs_statement_sql (id);
+    g_autofree char *what = g_strndup (sql, strcspn (sql, "(?"));
+    return ecfs_pg_fail (self, result, g_strchomp (what), error);
+}
+
+static void say_text (GArray *all, const char *text, int kind)
+{
+    const Said said = {.text = text, .kind = (guint) kind};
+    g_array_append_val (all, said);
+}
+
+static void say (GArray *all, StatementId id, const PgParameters *with, int kind)
+{
+    const Said said = {.id = id, .with = with, .kind = (guint) kind};
+    g_array_append_val (all, said);
+}
+
+/* SAVEPOINT and RELEASE are not prepared. */
+static void say_waiting (const Pg *self, GArray *all)
+{
+    for (guint i = 0; i < self->waiting->len; i++) {
+        const Command *command = g_ptr_array_index (self->waiting, i);
+        if (command->id <= STMT_ROLLBACK_TO)
+            say_text (all, self->statements[command->id].sql, SAID_PLAIN);
+        else
+            say (all, command->id, &command->with, SAID_RUN);
+    }
+}
+
+static void say_ahead (const Pg *self, GArray *all)
+{
+    for (guint i = 0; i < self->ahead->len; i++) {
+        const Command *command = g_ptr_array_index (self->ahead, i);
+        say (all, command->id, &command->with, SAID_AHEAD);
+    }
+}
+
+static bool send_one (Pg *self, const Said *said)
+{
+    char name[16];
+    g_snprintf (name, sizeof name, "s%d", (int) said->id);
+    if (said->kind == SAID_SYNC)
+        return PQpipelineSync (self->conn) == 1;
+    if (said->text != NULL)
+        return PQsendQueryParams (self->conn, said->text, 0, NULL, NULL, NULL, NULL, 1) == 1;
+    return PQsendQueryPrepared (self->conn, name, said->with->n, said->with->values, said->with->sizes,
+                                said->with->formats, 1) == 1;
+}
+
+static void take_changes (Pg *self, const PGresult *result)
+{
+    self->changes = g_ascii_strtoull (PQcmdTuples ((PGresult *) result), NULL, 10);
+    if (PQresultStatus (result) == PGRES_TUPLES_OK && PQntuples (result) > 0)
+        self->inserted = ecfs_pg_value (result, 0, 0, VALUE_INT).number;
+}
+
+static void take_known (Pg *self, const Said *said, PGresult *result)
+{
+    Known *known = g_new (Known, 1);
+    *known = (Known){.command = copy (said->id, said->with), .rows = ecfs_pg_rows_new (result)};
+    g_ptr_array_add (self->known, known);
+}
+
+/* Takes @result. */
+static void hear (Pg *self, const Said *said, guint at, PGresult *result, Heard *heard)
+{
+    bool good = ecfs_pg_is_good (result);
+    if (!good && heard->failed_at < 0) {
+        heard->failed_at = (gint) at;
+        heard->failed = result;
+        return;
+    }
+    switch (good ? said->kind : SAID_SYNC) {
+    case SAID_PLAIN:
+        heard->changes = g_ascii_strtoull (PQcmdTuples (result), NULL, 10);
+        break;
+    case SAID_RUN:
+        take_changes (self, result);
+        break;
+    case SAID_AHEAD:
+        take_known (self, said, result);
+        return;
+    case SAID_LAST:
+        heard->last = result;
+        return;
+    case SAID_COMMIT: /* a failed transaction is rolled back where COMMIT was asked for, without an error */
+        heard->committed = strcmp (PQcmdStatus (result), "COMMIT") == 0;
+        break;
+    default:
+        break;
+    }
+    PQclear (result); /* NULL is accepted */
+}
+
+/* In a pipeline everything is one transaction where nothing else says so: only for what is in one. */
+static void talk (Pg *self, const GArray *all, Heard *ret_heard)
+{
+    *ret_heard = (Heard){.failed_at = -1};
+    bool sent = PQenterPipelineMode (self->conn) == 1;
+    atomic_fetch_add (&self->n_trips, 1);
+    for (guint i = 0; sent && i < all->len; i++)
+        sent = send_one (self, &g_array_index (all, Said, i));
+    for (guint i = 0; i < all->len; i++) {
+        const Said *said = &g_array_index (all, Said, i);
+        PGresult *result = sent ? ecfs_pg_next_result (self) : NULL;
+        if (said->kind == SAID_SYNC)
+            PQclear (result); /* NULL is accepted */
+        else
+            hear (self, said, i, result, ret_heard);
+    }
+    if (self->conn != NULL && PQexitPipelineMode (self->conn) != 1 && !ecfs_pg_is_away (self)) {
+        g_warning ("catalog %s: %s", self->name, PQerrorMessage (self->conn));
+        ecfs_pg_hang_up (self); /* it would take nothing else */
+    }
+}
+
+/* Where something failed: true with @error. */
+static bool has_failed (const Pg *self, const GArray *all, Heard *heard, GError **error)
+{
+    if (heard->failed_at < 0)
+        return false;
+    const Said *said = &g_array_index (all, Said, heard->failed_at);
+    told (said->text != NULL ? ecfs_pg_fail (self, heard->failed, said->text, error)
+                             : ecfs_pg_fail_statement (self, heard->failed, said->id, error));
+    PQclear (heard->failed); /* NULL is accepted, also by the next */
+    PQclear (heard->last);
+    return true;
+}
+
+static GArray *new_talk (void)
+{
+    return g_array_new (FALSE, FALSE, sizeof (Said));
+}
+
+/* The beginning of a read, and the end of the one before, wait as well. */
+static GArray *say_all_before (Pg *self)
+{
+    GArray *all = new_talk ();
+    if (self->end_read)
+        say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
+    if (self->begin_read)
+        say_text (all, self->statements[STMT_BEGIN_READ].sql, SAID_PLAIN);
+    say_waiting (self, all);
+    say_ahead (self, all);
+    return all;
+}
+
+/* False: an error of something that waited. */
+static bool tell_late (Pg *self, GError **error)
+{
+    if (self->late == NULL)
+        return true;
+    g_propagate_error (error, g_steal_pointer (&self->late));
+    return false;
+}
+
+static bool talk_all (Pg *self, GArray *all, PGresult **ret_last, GError **error)
+{
+    Heard heard;
+    say_text (all, NULL, SAID_SYNC);
+    talk (self, all, &heard);
+    self->end_read = self->begin_read = false;
+    bool good = !has_failed (self, all, &heard, error);
+    drop_waiting (self, 0);
+    g_ptr_array_set_size (self->ahead, 0);
+    if (good && ret_last != NULL)
+        *ret_last = heard.last;
+    return good;
+}
+
+bool ecfs_pg_flush (Pg *self, GError **error)
+{
+    if (!tell_late (self, error))
+        return false;
+    g_autoptr (GArray) all = say_all_before (self);
+    return all->len == 0 || talk_all (self, all, NULL, error);
+}
+
+PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, GError **error)
+{
+    char name[16];
+    PGresult *result = NULL;
+    if (!tell_late (self, error))
+        return NULL;
+    g_autoptr (GArray) all = say_all_before (self);
+    if (all->len > 0) {
+        say (all, id, with, SAID_LAST);
+        return talk_all (self, all, &result, error) ? result : NULL;
+    }
+    g_snprintf (name, sizeof name, "s%d", (int) id);
+    atomic_fetch_add (&self->n_trips, 1);
+    result = PQexecPrepared (self->conn, name, with->n, with->values, with->sizes, with->formats, 1);
+    if (ecfs_pg_is_good (result))
+        return result;
+    told (ecfs_pg_fail_statement (self, result, id, error));
+    PQclear (result); /* NULL is accepted */
+    return NULL;
+}
+
+bool ecfs_pg_begin_with (Pg *self, const char *const *texts, size_t n_texts, uint64_t *ret_changes, GError **error)
+{
+    Heard heard;
+    g_autoptr (GArray) all = new_talk ();
+    if (self->end_read)
+        say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
+    say_text (all, self->statements[STMT_BEGIN].sql, SAID_PLAIN);
+    for (size_t i = 0; i < n_texts; i++)
+        say_text (all, texts[i], SAID_PLAIN);
+    say_ahead (self, all);
+    say_text (all, NULL, SAID_SYNC);
+    ecfs_pg_forget (self);
+    talk (self, all, &heard);
+    self->end_read = false;
+    bool good = !has_failed (self, all, &heard, error);
+    g_ptr_array_set_size (self->ahead, 0);
+    *ret_changes = heard.changes;
+    return good;
+}
+
+#define LATER "SET LOCAL synchronous_commit TO off"
+
+bool ecfs_pg_commit_with (Pg *self, const char *flush, bool *ret_unsettled, GError **error)
+{
+    Heard heard;
+    *ret_unsettled = false;
+    if (!tell_late (self, error))
+        return false;
+    g_autoptr (GArray) all = new_talk ();
+    say_waiting (self, all);
+    if (flush != NULL)
+        say_text (all, LATER, SAID_PLAIN);
+    say_text (all, self->statements[STMT_COMMIT].sql, SAID_COMMIT);
+    say_text (all, NULL, SAID_SYNC);
+    if (flush != NULL) {
+        say_text (all, flush, SAID_PLAIN);
+        say_text (all, NULL, SAID_SYNC);
+    }
+    talk (self, all, &heard);
+    drop_waiting (self, 0);
+    g_ptr_array_set_size (self->known, 0);
+    g_ptr_array_set_size (self->ahead, 0);
+    bool flushed = flush == NULL || (heard.failed_at < 0 && heard.changes == 1);
+    if (heard.committed && !flushed) /* it can be seen, and may not be on the disk */
+        ecfs_pg_hang_up (self);
+    *ret_unsettled = ecfs_pg_is_away (self);
+    if (has_failed (self, all, &heard, error))
+        return false;
+    return (heard.committed && flushed) ||
+           ecfs_fail (error, EIO, "catalog %s: COMMIT: the server rolled back", self->name);
+}

@@ -1,0 +1,65 @@
+/*
+ * What is said to the server and what it says. Each time that somebody waits for an answer is a round trip, and the
+ * server may be far away: so statements whose rows nobody wants wait, and travel with the next that somebody waits for;
+ * and what is going to be asked is asked with them (ahead). All in a pipeline, within one transaction.
+ *
+ * An error of a statement that waited is told by the next that is waited for. The transaction has failed then.
+ */
+#ifndef ECFS_CATALOG_PG_EXCHANGE_H
+#define ECFS_CATALOG_PG_EXCHANGE_H
+
+#include "catalog/pg_priv.h"
+
+enum { ECFS_PG_MOST_VALUES = 17 };
+
+typedef struct PgParameters {
+    const char *values[ECFS_PG_MOST_VALUES];
+    int sizes[ECFS_PG_MOST_VALUES];
+    int formats[ECFS_PG_MOST_VALUES];
+    uint64_t numbers[ECFS_PG_MOST_VALUES];
+    int n;
+} PgParameters;
+
+/* Rows that several queries may look at; g_rc_box. */
+typedef struct PgRows {
+    PGresult *result;
+} PgRows;
+
+PgRows *ecfs_pg_rows_new (PGresult *result);
+void ecfs_pg_rows_unref (PgRows *self);
+
+void ecfs_pg_exchange_init (Pg *self);
+void ecfs_pg_exchange_clear (Pg *self);
+/** Nothing waits any more, and nothing is known ahead: the transaction is over. */
+void ecfs_pg_forget (Pg *self);
+/** Has a statement, which is of the open transaction, wait. The values are copied. */
+void ecfs_pg_defer (Pg *self, StatementId id, const PgParameters *with);
+/** Whether what waits is so much that it should go. */
+bool ecfs_pg_is_full (const Pg *self);
+/** Undoes what waits up to the last SAVEPOINT, if that waits, too; else false, and nothing waits any more. */
+bool ecfs_pg_take_back (Pg *self);
+/** RELEASE; of a SAVEPOINT behind which nothing was done, neither is said. */
+void ecfs_pg_release (Pg *self);
+/** Has a query be asked with the next that is waited for. Its values are copied. */
+void ecfs_pg_ask_ahead (Pg *self, StatementId id, const PgParameters *with);
+/** Whether that is so. */
+bool ecfs_pg_is_ahead (const Pg *self, StatementId id, const PgParameters *with);
+/** What it said, if nothing was changed since; else NULL. */
+PgRows *ecfs_pg_known (const Pg *self, StatementId id, const PgParameters *with);
+
+/** Sends what waits; returns when it is done. */
+bool ecfs_pg_flush (Pg *self, GError **error);
+/** The same, and a statement behind it; its rows. NULL with @error. */
+PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, GError **error);
+/** BEGIN and what @texts say, in one trip with what was asked ahead. *@ret_changes: rows that the last text changed. */
+bool ecfs_pg_begin_with (Pg *self, const char *const *texts, size_t n_texts, uint64_t *ret_changes, GError **error);
+/** Sends what waits and COMMIT. Where @flush is given, others get their turn before the disk has it, which is so when
+ * that has changed something. *@ret_unsettled: nobody can tell whether it took effect. */
+bool ecfs_pg_commit_with (Pg *self, const char *flush, bool *ret_unsettled, GError **error);
+bool ecfs_pg_fail_statement (const Pg *self, const PGresult *result, StatementId id, GError **error)
+    __attribute__ ((warn_unused_result));
+/** The result of the next command in a pipeline, without the NULL behind it. */
+PGresult *ecfs_pg_next_result (Pg *self);
+bool ecfs_pg_is_good (const PGresult *result);
+
+#endif
