@@ -93,9 +93,9 @@ typedef struct EcfsCommit EcfsCommit;
 struct EcfsCommit {
     EcfsCommitKind kind;
     uint64_t ino;
-    uint64_t size; /* bytes; of a stream, as the next, when it has ended */
-    int64_t mtime_ns;
-    const char *path; /* for messages and as a hint in the stripes; NULL: what the catalog says */
+    uint64_t size;              /* bytes; of a stream, as the next, when it has ended */
+    int64_t mtime_ns, ctime_ns; /* ctime 0: when it is published */
+    const char *path;           /* for messages and as a hint in the stripes; NULL: what the catalog says */
     bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
     bool has_failed; /* before: it is stored for itself, not together with others */
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
@@ -138,7 +138,7 @@ struct EcfsCommit {
 
     struct {
         EcfsFeed *feed;                                 /* lent until done */
-        void (*ended) (void *user, EcfsCommit *commit); /* the feed is final: sets size, mtime_ns, publish.staging */
+        void (*ended) (void *user, EcfsCommit *commit); /* the feed is final: sets size, times, publish.staging */
     } stream;
 
     EcfsPackOrder *pack; /* lent until done */

@@ -50,6 +50,7 @@ EcfsPublish ecfs_attempt_publish (const EcfsCommitAttempt *self)
     return (EcfsPublish){.ino = self->commit.ino,
                          .size = self->commit.size,
                          .mtime_ns = self->commit.mtime_ns,
+                         .ctime_ns = self->commit.ctime_ns,
                          .keep_mtime = time_told != NULL && atomic_load (time_told),
                          .staging = self->commit.publish.staging};
 }

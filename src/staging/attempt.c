@@ -208,17 +208,28 @@ static void committed_locked (EcfsStagedTable *table, EcfsStaged *self, bool ful
     g_clear_pointer (&self->failure, g_free);
 }
 
+typedef struct Times {
+    int64_t mtime_ns, ctime_ns;
+} Times;
+
+static Times attempt_times (const EcfsStaged *self)
+{
+    return (Times){.mtime_ns = self->attempt_mtime_ns, .ctime_ns = self->attempt_ctime_ns};
+}
+
 /* A commit ended: new times of the file that its publish did not know yet. The change time stays what was shown. */
-static void settle_times (EcfsStaged *self, int64_t published_mtime_ns)
+static void settle_times (EcfsStaged *self, Times published)
 {
     EcfsAttr attr = {0};
     unsigned mask = ECFS_ATTR_CTIME;
     ecfs_mutex_lock (&self->table->lock);
     attr.mtime_ns = self->mtime_ns;
     attr.ctime_ns = self->ctime_ns;
-    if (attr.mtime_ns != published_mtime_ns && ecfs_staged_is_clean (self))
+    if (attr.mtime_ns != published.mtime_ns && ecfs_staged_is_clean (self))
         mask |= ECFS_ATTR_MTIME;
     ecfs_mutex_unlock (&self->table->lock);
+    if (mask == ECFS_ATTR_CTIME && attr.ctime_ns == published.ctime_ns)
+        return;
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_setattr (ecfs_archive_catalog (self->table->archive), self->ino, &attr, mask, &attr, &error) &&
         !g_error_matches (error, ECFS_ERROR, ENOENT))
@@ -322,7 +333,7 @@ static void attempt_ended (EcfsStaged *self, const EcfsOutcome *outcome)
     bool forgotten = ecfs_staged_stream_ended_locked (table, self, outcome);
     bool filled = ecfs_staged_is_filling (self);
     bool left = self->phase == ECFS_PHASE_ENDING;
-    int64_t published_mtime_ns = self->attempt_mtime_ns;
+    const Times published_times = attempt_times (self);
     if (filled)
         why_not = end_backfill_locked (table, self, outcome);
     else if (!forgotten)
@@ -331,7 +342,7 @@ static void attempt_ended (EcfsStaged *self, const EcfsOutcome *outcome)
                                  forgotten || left ? ECFS_VERDICT_NONE : verdict_of (outcome, overtaken));
     if (!filled && !forgotten && outcome->error == NULL) {
         ecfs_mutex_unlock (&table->lock);
-        settle_times (self, published_mtime_ns);
+        settle_times (self, published_times);
         settle_row (self);
         ecfs_staged_drop_aside (self);
         ecfs_mutex_lock (&table->lock);
@@ -362,12 +373,12 @@ static bool published (void *user)
 
     ecfs_mutex_lock (&self->row_lock);
     ecfs_mutex_lock (&table->lock);
-    int64_t published_mtime_ns = self->attempt_mtime_ns;
+    const Times published_times = attempt_times (self);
     bool goes_on = ecfs_staged_note_published_locked (table, self);
     (void) end_commit_locked (table, self, &outcome);
     ecfs_mutex_unlock (&table->lock);
 
-    settle_times (self, published_mtime_ns);
+    settle_times (self, published_times);
     settle_row (self);
     ecfs_staged_drop_aside (self);
 
@@ -417,6 +428,7 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
     commit->open = open_content;
     commit->size = self->size;
     commit->mtime_ns = self->mtime_ns;
+    commit->ctime_ns = self->ctime_ns;
     commit->patient = fills && self->waits != NULL;
     commit->has_failed = self->phase == ECFS_PHASE_COMMITTING && self->n_failures > 0;
     commit->retry = self->waits != NULL || commit->has_failed;
@@ -443,6 +455,7 @@ void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self)
     }
     self->attempt_generation = self->generation;
     self->attempt_mtime_ns = self->mtime_ns;
+    self->attempt_ctime_ns = self->ctime_ns;
     if (self->phase == ECFS_PHASE_COMMITTING)
         ecfs_staged_upload_begins_locked (table, self);
     EcfsCommit commit = {.kind = self->phase == ECFS_PHASE_FILLING ? ECFS_COMMIT_BACKFILL : ECFS_COMMIT_STORE};

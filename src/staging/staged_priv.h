@@ -159,7 +159,7 @@ struct EcfsStaged {
     uint64_t attempt_bytes;
     int64_t attempt_began_us;
     int64_t attempt_took_us; /* the last one that uploaded */
-    int64_t attempt_mtime_ns;
+    int64_t attempt_mtime_ns, attempt_ctime_ns;
     uint64_t attempt_size;
     uint64_t run_bytes;         /* from the beginning on, each written after the one before */
     uint64_t run_ceiling;       /* the lowest byte that changes under way may change; UINT64_MAX: none */

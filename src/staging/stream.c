@@ -107,6 +107,7 @@ static void ended (void *user, EcfsCommit *commit)
     ecfs_mutex_lock (&self->table->lock);
     commit->size = self->attempt_size;
     commit->mtime_ns = self->attempt_mtime_ns;
+    commit->ctime_ns = self->attempt_ctime_ns;
     commit->publish.staging = self->row;
     ecfs_mutex_unlock (&self->table->lock);
 }
@@ -168,6 +169,7 @@ void ecfs_staged_stream_finish_locked (EcfsStagedTable *table, EcfsStaged *self)
     self->phase = ECFS_PHASE_COMMITTING;
     self->attempt_generation = self->generation;
     self->attempt_mtime_ns = self->mtime_ns;
+    self->attempt_ctime_ns = self->ctime_ns;
     self->attempt_size = self->size;
     self->attempt_bytes = self->charged_bytes;
     self->attempt_began_us = ecfs_now_us (); /* that its writer took long says nothing of uploads */
