@@ -228,6 +228,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     atomic_init (&self->n_doubts, 0);
     atomic_init (&self->read_us, INT64_MIN / 2);
     atomic_init (&self->n_storing, 0);
+    self->asked_beside = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_lineage_free);
     self->sightings = ecfs_sightings_new ();
     self->former_shares = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_key_shares_free);
     atomic_init (&self->stopping, false);
@@ -264,6 +265,24 @@ static bool check_lineage (EcfsArchive *self, GError **error)
         self->lineage = ecfs_lineage_new (self);
     ecfs_lineage_ask (self->lineage);
     return ecfs_lineage_await (self->lineage, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US, error);
+}
+
+bool ecfs_archive_check_beside (EcfsArchive *self, GError **error)
+{
+    int64_t now_us = ecfs_now_us ();
+    EcfsLineage *beside = ecfs_lineage_new_beside (self);
+    g_ptr_array_add (self->asked_beside, beside); /* freeing it waits for endpoints that are silent */
+    ecfs_lineage_ask (beside);
+    bool newest = ecfs_lineage_await (beside, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US, error);
+    ecfs_lineage_end (beside);
+    if (!newest && atomic_load (&self->old_copy) == NULL)
+        atomic_store (&self->old_copy, ecfs_lineage_trouble (beside));
+    return newest;
+}
+
+const char *ecfs_archive_old_copy (const EcfsArchive *self)
+{
+    return atomic_load (&self->old_copy);
 }
 
 void ecfs_archive_await_session (EcfsArchive *self)
@@ -309,7 +328,7 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
     if (!self->readonly) {
         ecfs_archive_sign_lock (self, NULL); /* it may have been opened before a fork */
-        if (atomic_load (&self->leads) && !check_lineage (self, error))
+        if (atomic_load (&self->leads) ? !check_lineage (self, error) : !ecfs_archive_check_beside (self, error))
             return false;
         self->in_use = ecfs_in_use_begin (self->directory, error);
         if (self->in_use == NULL)
@@ -362,6 +381,7 @@ void ecfs_archive_end (EcfsArchive *self)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
     ecfs_lineage_free (atomic_exchange (&self->lineage, NULL));
+    g_ptr_array_set_size (self->asked_beside, 0);
     ecfs_located_stop (self->located);
     ecfs_peers_stop (self->peers);
     ecfs_cache_stop (self->cache);
@@ -407,6 +427,8 @@ void ecfs_archive_close (EcfsArchive *self)
     ecfs_key_ring_unref (self->keys);
     g_hash_table_unref (self->codecs);
     g_hash_table_unref (self->pins);
+    g_ptr_array_unref (self->asked_beside);
+    g_free (atomic_load (&self->old_copy));
     if (self->lock_fd >= 0)
         (void) close (self->lock_fd); /* gives the lock back */
     ecfs_mutex_clear (&self->lock);

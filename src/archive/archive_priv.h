@@ -38,15 +38,17 @@ struct EcfsArchive {
      * number twice takes it once. Immutable below that. */
     EcfsArchiveEndpoint *endpoints;
     atomic_size_t n_endpoints;
-    EcfsTransferPool *transfer;   /* immutable */
-    EcfsReadLog *read_log;        /* immutable */
-    EcfsCache *cache;             /* NULL: there is none; immutable, as the next two */
-    EcfsPeers *peers;             /* likewise */
-    char *peers_trouble;          /* why there are none that are wanted; or NULL */
-    EcfsLocated *located;         /* immutable */
-    EcfsWorkers *commits;         /* between start and stop */
-    EcfsWorkers *streams;         /* the same for content that is still being written; NULL when readonly */
-    EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
+    EcfsTransferPool *transfer; /* immutable */
+    EcfsReadLog *read_log;      /* immutable */
+    EcfsCache *cache;           /* NULL: there is none; immutable, as the next two */
+    EcfsPeers *peers;           /* likewise */
+    char *peers_trouble;        /* why there are none that are wanted; or NULL */
+    EcfsLocated *located;       /* immutable */
+    EcfsWorkers *commits;       /* between start and stop */
+    EcfsWorkers *streams;       /* the same for content that is still being written; NULL when readonly */
+    EcfsWorkers *puts;          /* the same for content that is not staged; NULL when readonly */
+    _Atomic (char *) old_copy; /* why it is one, as was found beside who leads; NULL: it is not known to be; set once */
+    GPtrArray *asked_beside;   /* of EcfsLineage, to be freed; the opening thread's, and then the leading ticker's */
     EcfsLineage *_Atomic lineage; /* from start on; NULL when readonly, until it is wanted, and while others lead */
     EcfsSightings *sightings;     /* immutable */
     EcfsMonthBook *month;         /* immutable */

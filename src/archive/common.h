@@ -98,6 +98,11 @@ bool ecfs_archive_leads (const EcfsArchive *self);
 bool ecfs_archive_follow_endpoints (EcfsArchive *self, GError **error);
 /** Of one that is to lead from now on: nobody who led before has stored what this one does not know. */
 bool ecfs_archive_begin_leading (EcfsArchive *self, GError **error);
+/** Asks the endpoints whether a catalog that others change, too, lacks what they have been told of; seconds. ESTALE: it
+ * does. Of one thread at a time. */
+bool ecfs_archive_check_beside (EcfsArchive *self, GError **error);
+/** Why it does, if that was found; else NULL. Valid until the archive is closed. */
+const char *ecfs_archive_old_copy (const EcfsArchive *self);
 /** It leads, and has the services for it. */
 void ecfs_archive_note_leads (EcfsArchive *self);
 /** Which of the endpoints it is, from 0. */

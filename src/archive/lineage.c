@@ -228,6 +228,13 @@ EcfsLineage *ecfs_lineage_new (EcfsArchive *archive)
     return self;
 }
 
+EcfsLineage *ecfs_lineage_new_beside (EcfsArchive *archive)
+{
+    EcfsLineage *self = ecfs_lineage_new (archive);
+    self->n_opened = 0;
+    return self;
+}
+
 void ecfs_lineage_end (EcfsLineage *self)
 {
     if (self == NULL)

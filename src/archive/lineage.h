@@ -13,6 +13,9 @@
 typedef struct EcfsLineage EcfsLineage;
 
 EcfsLineage *ecfs_lineage_new (EcfsArchive *archive);
+/** Of who does not lead, while others change the archive: what endpoints know counts against what the catalog has when
+ * they have told it. Nothing but ask () and await () is for it. */
+EcfsLineage *ecfs_lineage_new_beside (EcfsArchive *archive);
 /** NULL is accepted. */
 void ecfs_lineage_free (EcfsLineage *self);
 

@@ -81,6 +81,11 @@ bool ecfs_catalog_is_shared (const EcfsCatalog *self);
 bool ecfs_catalog_leads (EcfsCatalog *self);
 /** Of one that leads a shared catalog, and cannot do what that asks: another may, and this one not for a minute. */
 bool ecfs_catalog_resign (EcfsCatalog *self, GError **error);
+/** Whether a shared catalog is in another database than the one that was opened, as after a failover: it may lack what
+ * other members have committed. Changes wait until end_doubt (). */
+bool ecfs_catalog_is_doubtful (EcfsCatalog *self);
+/** @why: what shows that it lacks something, with ESTALE: it is behind; else it is as good as the former. */
+void ecfs_catalog_end_doubt (EcfsCatalog *self, const GError *why);
 /** To be called every few seconds for a shared catalog: finds out which members are dead, and whether any leads. */
 bool ecfs_catalog_look_around (EcfsCatalog *self, GError **error);
 

@@ -46,6 +46,9 @@ typedef struct DbOps {
     bool (*look_around) (EcfsDb *db, bool *ret_leads, GError **error);
     bool (*leads) (EcfsDb *db);
     bool (*resign) (EcfsDb *db, GError **error);
+    /* Whether the database is another than the one that was opened; it is as good. */
+    bool (*is_doubtful) (EcfsDb *db);
+    void (*end_doubt) (EcfsDb *db);
     /* What members want of who leads, likewise. */
     bool (*ask_leader) (EcfsDb *db, uint64_t sequence, EcfsLeaderAnswer *ret_answer, GError **error);
     bool (*wanted) (EcfsDb *db, uint64_t *ret_sequence, GError **error);

@@ -235,6 +235,8 @@ void ecfs_catalog_judge (EcfsCatalog *self, const GError *why);
 /** While the database is away, waits until it is there again or timeout_us have passed since it went; before anything
  * of an operation is done, as the lock, which is held, is given back meanwhile. */
 void ecfs_await_back (EcfsCatalog *self);
+/** Where the database is another than before: waits until it is known to lack nothing. False: it is not, by then. */
+bool ecfs_await_no_doubt (EcfsCatalog *self, int64_t until_us);
 /** The connection is there again. */
 void ecfs_tell_back (EcfsCatalog *self);
 

@@ -585,6 +585,16 @@ static bool resign (EcfsDb *db, GError **error)
     return reconnect (db, error) && ecfs_pg_resign ((Pg *) db, error);
 }
 
+static bool is_doubtful (EcfsDb *db)
+{
+    return ((Pg *) db)->is_doubtful;
+}
+
+static void end_doubt (EcfsDb *db)
+{
+    ((Pg *) db)->is_doubtful = false;
+}
+
 static bool leads (EcfsDb *db)
 {
     return ((Pg *) db)->leads;
@@ -615,6 +625,8 @@ static const DbOps db_ops = {.prepare = prepare,
                              .look_around = look_around,
                              .leads = leads,
                              .resign = resign,
+                             .is_doubtful = is_doubtful,
+                             .end_doubt = end_doubt,
                              .ask_leader = ask_leader,
                              .wanted = wanted,
                              .answer = answer,

@@ -25,6 +25,36 @@ static bool look_around (EcfsCatalog *self, GError **error)
     return !self->inherits;
 }
 
+static bool is_doubtful (EcfsCatalog *self)
+{
+    return self->is_member && self->db->ops->is_doubtful (self->db);
+}
+
+bool ecfs_catalog_is_doubtful (EcfsCatalog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool doubtful = is_doubtful (self);
+    ecfs_mutex_unlock (&self->lock);
+    return doubtful;
+}
+
+void ecfs_catalog_end_doubt (EcfsCatalog *self, const GError *why)
+{
+    ecfs_mutex_lock (&self->lock);
+    ecfs_catalog_judge (self, why);
+    self->db->ops->end_doubt (self->db);
+    ecfs_cond_broadcast (&self->committed);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* While that is found out, as ecfs_await_back (). */
+ECFS_TSA (no_thread_safety_analysis) bool ecfs_await_no_doubt (EcfsCatalog *self, int64_t until_us)
+{
+    while (is_doubtful (self) && !self->stopping && ecfs_now_us () < until_us)
+        (void) ecfs_cond_wait_until (&self->committed, &self->lock, until_us); /* the loop looks */
+    return !is_doubtful (self);
+}
+
 /* What is asked outside of transactions waits for the one that is open. */
 static bool step_aside (EcfsCatalog *self, GError **error)
 {

@@ -111,6 +111,7 @@ void ecfs_pg_free (Pg *self)
     g_free (self->name);
     g_free (self->schema);
     g_free (self->session);
+    g_free (self->identity);
     g_free (self);
 }
 
@@ -155,7 +156,7 @@ bool ecfs_pg_fail (const Pg *self, const PGresult *result, const char *what, GEr
 
 bool ecfs_pg_is_away (const Pg *self)
 {
-    return self->conn == NULL || PQstatus (self->conn) == CONNECTION_BAD;
+    return self->conn == NULL || self->is_stuck || PQstatus (self->conn) == CONNECTION_BAD;
 }
 
 /* A warning at COMMIT means that a standby may not have it; others are for whoever looks closely. */
@@ -255,6 +256,27 @@ static bool check_server (Pg *self, GError **error)
     return set != NULL;
 }
 
+/* A standby that takes over begins another timeline, and tables that are restored are others. A server that does not
+ * say is taken for the same. */
+static void look_whether_same (Pg *self)
+{
+    g_autofree char *sql =
+        g_strdup_printf ("SELECT (pg_control_system ()).system_identifier || '-' || "
+                         "substr (pg_walfile_name (pg_current_wal_lsn ()), 1, 8) || '-' || "
+                         "coalesce (CAST (CAST (to_regclass ('\"%s\".counters') AS oid) AS text), 'none')",
+                         self->schema);
+    g_autoptr (GError) error = NULL;
+    autoresult *row = self->is_member ? ecfs_pg_ask_sql (self, sql, "looking which database it is", &error) : NULL;
+    if (error != NULL)
+        g_info ("%s", error->message);
+    if (row == NULL || PQntuples (row) != 1)
+        return;
+    const char *identity = PQgetvalue (row, 0, 0);
+    self->is_doubtful = self->is_doubtful || (self->identity != NULL && strcmp (self->identity, identity) != 0);
+    g_free (self->identity);
+    self->identity = g_strdup (identity);
+}
+
 void ecfs_pg_hang_up (Pg *self)
 {
     PQfinish (self->conn); /* NULL is accepted */
@@ -266,7 +288,7 @@ bool ecfs_pg_connect (Pg *self, GError **error)
     if (!ecfs_pg_is_away (self))
         return true;
     ecfs_pg_hang_up (self);
-    self->end_read = self->begin_read = self->prepared = false;
+    self->end_read = self->begin_read = self->prepared = self->is_stuck = false;
     ecfs_pg_forget (self);
     self->n_begun++;
     self->conn = begin_connection (self);
@@ -277,8 +299,10 @@ bool ecfs_pg_connect (Pg *self, GError **error)
         return ecfs_pg_fail (self, NULL, what, error);
     }
     (void) PQsetNoticeReceiver (self->conn, take_notice, self); /* the former is libpq's own */
-    if (check_server (self, error) && ecfs_pg_check_same (self, error))
-        return true;
+    if (check_server (self, error) && ecfs_pg_check_same (self, error)) {
+        look_whether_same (self);
+        return !ecfs_pg_is_away (self) || ecfs_pg_fail (self, NULL, "connecting", error);
+    }
     ecfs_pg_hang_up (self);
     return false;
 }

@@ -357,9 +357,9 @@ static void talk (Pg *self, const GArray *all, Heard *ret_heard)
         else
             hear (self, said, i, result, ret_heard);
     }
-    if (self->conn != NULL && PQexitPipelineMode (self->conn) != 1 && !ecfs_pg_is_away (self)) {
-        g_warning ("catalog %s: %s", self->name, PQerrorMessage (self->conn));
-        ecfs_pg_hang_up (self); /* it would take nothing else */
+    if (PQexitPipelineMode (self->conn) != 1) {
+        g_info ("catalog %s: %s", self->name, PQerrorMessage (self->conn));
+        self->is_stuck = true;
     }
 }
 

@@ -303,6 +303,11 @@ bool ecfs_pg_beat (Pg *self, GError **error)
 bool ecfs_pg_begin (Pg *self, GError **error)
 {
     uint64_t changes = 0;
+    if (self->is_doubtful)
+        return ecfs_fail (error, EROFS,
+                          "catalog %s: the database is another than before, as after a failover or from a backup: the "
+                          "endpoints have not told yet whether it lacks something",
+                          self->name);
     g_autofree char *turn = g_strdup_printf ("UPDATE \"%s\".holder SET turn = turn + 1 WHERE id = 1", self->schema);
     g_autofree char *mine =
         g_strdup_printf ("UPDATE \"%s\".members SET txn = %" PRIu64 ", beat = beat + 1 WHERE id = %" PRId64

@@ -34,9 +34,12 @@ typedef struct Pg {
     bool leads;
     int64_t member;            /* its row in members; 0: none yet */
     PGconn *conn;              /* NULL: not connected */
+    bool is_stuck;             /* the connection takes nothing any more: it is lost */
     bool prepared;             /* its statements are known to it */
     char *session;             /* of this opening, while it holds the archive; NULL: it does not */
     uint64_t taken_at;         /* the number of signs of life when it took it; they never become fewer */
+    char *identity;            /* of the database, as connected last; NULL: not known */
+    bool is_doubtful;          /* it is another than before, and may lack what others were told is committed */
     bool is_behind;            /* it is not the database that it was: nothing may be changed, but read */
     uint64_t txn;              /* number of the last transaction begun in the session */
     uint64_t committed;        /* of the last that is known to be committed */

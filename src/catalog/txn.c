@@ -342,11 +342,16 @@ static bool join (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self
 bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
 {
     GError *why = NULL;
+    const int64_t until_us = ecfs_now_us () + self->timeout_us;
     *op = (Op){.txn = self->txn};
     ecfs_ahead_take (self);
     if (self->readonly)
         return ecfs_fail (error, EROFS, "catalog %s is open for reading only", self->path);
     while (!join (self, op, &why)) {
+        if (self->is_member && self->db->ops->is_doubtful (self->db) && ecfs_await_no_doubt (self, until_us)) {
+            g_clear_error (&why);
+            continue;
+        }
         if (op->is_lost || self->away == NULL || self->broken || atomic_load (&self->behind) != NULL ||
             ecfs_now_us () >= self->away_us + self->timeout_us) {
             g_propagate_error (error, why);
@@ -500,6 +505,7 @@ static bool wait_for_commit (EcfsCatalog *self, Op *op, int64_t patient_until_us
     self->waiting = op;
     while (ok && (self->durable_txn < txn || op->is_lost)) {
         bool complete = atomic_load (&self->n_entering) == 0 && self->n_waiting >= self->last_group;
+        op->is_lost = op->is_lost || is_given_up (self, op); /* it may have been before this came */
         if (op->is_lost)
             ok = ecfs_fail (error, EIO, "catalog %s: the connection was lost, again and again", self->path);
         else if (self->failure != NULL && !self->broken && ecfs_now_us () < patient_until_us)

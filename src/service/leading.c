@@ -93,10 +93,28 @@ static void tidy (EcfsLeading *self)
         g_info ("%s", error->message); /* tried again; the catalog tells what is wrong with it */
 }
 
+/* After a failover: before anybody here changes anything. */
+static void look_for_losses (EcfsArchive *archive)
+{
+    g_autoptr (GError) lost = NULL;
+    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
+    if (!ecfs_catalog_is_doubtful (catalog))
+        return;
+    g_message ("%s: its catalog is in another database than before: the endpoints are asked whether it lacks something",
+               ecfs_archive_directory (archive));
+    bool newest = ecfs_archive_check_beside (archive, &lost);
+    ecfs_catalog_end_doubt (catalog, lost);
+    if (newest)
+        g_message ("%s: it lacks nothing that they know of", ecfs_archive_directory (archive));
+    else
+        g_critical ("%s; changes are refused from now on", lost->message);
+}
+
 static void look (void *user)
 {
     EcfsLeading *self = user;
     g_autoptr (GError) error = NULL;
+    look_for_losses (self->archive);
     if (is_due (&self->around_us, AROUND_US) &&
         (!ecfs_catalog_look_around (ecfs_archive_catalog (self->archive), &error) ||
          (!ecfs_archive_leads (self->archive) && !ecfs_archive_follow_endpoints (self->archive, &error))))

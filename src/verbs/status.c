@@ -393,6 +393,9 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
     if (!ecfs_archive_check_writable (archive, &read_only) && read_only->code == EROFS)
         ecfs_status_add_text (status, "read_only", read_only->message);
     ecfs_status_add_follow (status, archive);
+    const char *old = ecfs_archive_old_copy (archive);
+    if (old != NULL && ecfs_archive_lineage (archive) == NULL)
+        ecfs_status_add_text (status, "old_copy", old);
     if (ecfs_archive_lineage (archive) == NULL)
         return;
     g_autofree char *trouble = ecfs_archive_trouble (archive);

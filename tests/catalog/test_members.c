@@ -429,6 +429,24 @@ static void test_all_at_once (void)
     clear_members (&m);
 }
 
+/* Who waits for what was given up goes on. */
+static void test_given_up (void)
+{
+    Members m;
+    EcfsAttr attr;
+    const EcfsNewInode new = {.mode = S_IFDIR | 0755};
+    init_members (&m);
+    EcfsCatalog *catalog = m.catalogs[1];
+    run_pg_sql (m.one.path, "CREATE FUNCTION refuse () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                            "RAISE EXCEPTION 'no room'; END $$");
+    run_pg_sql (m.one.path, "CREATE TRIGGER refuse BEFORE INSERT ON entries FOR EACH ROW EXECUTE FUNCTION refuse ()");
+    g_assert_false (ecfs_catalog_make (catalog, ECFS_ROOT_INO, "none", &new, &attr, NULL, NULL));
+    OK (e, ecfs_catalog_barrier (catalog, &e));
+    run_pg_sql (m.one.path, "DROP TRIGGER refuse ON entries");
+    OK (e, ecfs_catalog_make (catalog, ECFS_ROOT_INO, "some", &new, &attr, NULL, &e));
+    clear_members (&m);
+}
+
 /* A server may be far away: how often an answer is waited for is what an operation takes. A sign of life may be one
  * more, so the least of some counts. */
 static void test_few_trips (void)
@@ -480,6 +498,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/sequence-is-committed", test_sequence_is_committed);
     g_test_add_func ("/members/what-was-begun-before-a-copy", test_copied);
     g_test_add_func ("/members/what-others-have-not-stored", test_own);
+    g_test_add_func ("/members/what-is-given-up-is-not-waited-for", test_given_up);
     g_test_add_func ("/members/few-round-trips", test_few_trips);
     g_test_add_func ("/members/all-at-once", test_all_at_once);
     return g_test_run ();

@@ -1,8 +1,10 @@
 """Several mounts write one archive, whose catalog is in PostgreSQL."""
 import os
 import shutil
+import signal
 import threading
 import time
+import urllib.parse
 
 import lab
 import postgresql
@@ -289,3 +291,51 @@ def test_row_that_stayed_keeps_nobody_out(place, cluster):
     first.umount()
     second.umount()
     is_clean(archive)
+
+
+def write_and_wait(mount, name):
+    for number in range(20):
+        (mount.path / f"{name}-{number}").write_text(f"{name} {number}\n" * 500)
+    lab.ecfs("wait", mount.path)
+
+
+def test_a_standby_that_lagged_is_found_by_who_was_idle(place):
+    """Who was told that something is stored may be gone: the endpoints know it."""
+    with postgresql.Cluster("fsync = on") as primary, postgresql.Standby(primary) as standby:
+        hosts = ",".join(urllib.parse.quote(str(one.directory), safe="") for one in (primary, standby))
+        archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", "catalog_mounts=many", "--set",
+                                f"catalog=postgresql://ecfs@/postgres?host={hosts}&target_session_attrs=read-write")
+        first, second = place.mount(archive), place.mount(join(place, archive, "other"))
+        write_and_wait(first, "before")
+        flushed = primary.psql("SELECT pg_current_wal_flush_lsn ()").stdout.strip()
+        lab.until(lambda: standby.psql(f"SELECT pg_last_wal_replay_lsn () >= '{flushed}'").stdout.strip() == "t", 60, "it follows")
+        standby.stop_following()
+        write_and_wait(first, "waited")
+        first.kill()
+        primary.stop(signal.SIGQUIT)
+        standby.promote()
+        with pytest.raises(OSError):
+            write_and_wait(second, "after")
+        assert not any(name.startswith("after") for name in os.listdir(second.path))
+        assert "OLD COPY" in lab.ecfs("status", second.path, check=False).stdout
+        lab.run("fusermount3", "-u", second.path)
+        second.process.wait(60)
+
+
+def test_a_dump_that_is_restored_is_found_by_who_comes_first(place, cluster):
+    archive = make(place, cluster)
+    other = join(place, archive, "other")
+    first, second = place.mount(archive), place.mount(other)
+    write_and_wait(first, "before")
+    schema = "ecfs_" + (archive.path / "catalog-place").read_text().partition(":")[0].replace("-", "")
+    dump = cluster.dump(schema)
+    write_and_wait(first, "waited")
+    first.umount()
+    second.umount()
+    cluster.psql(f"DROP SCHEMA {schema} CASCADE")
+    cluster.restore(dump)
+    done = lab.ecfs("mount", other.path, second.path)
+    assert "is an old copy" in done.stderr and "for reading only" in done.stderr, done.stderr
+    with pytest.raises(OSError):
+        (second.path / "after").write_text("refused\n")
+    lab.ecfs("umount", second.path)

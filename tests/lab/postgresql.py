@@ -67,6 +67,13 @@ class Cluster:
         return subprocess.run(["psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.location, "-c", sql],
                               check=check, capture_output=True, text=True)
 
+    def dump(self, schema):
+        """Its rows as they are, for restore ()."""
+        return subprocess.run([_tool("pg_dump"), "-n", schema, "-d", self.location], check=True, capture_output=True).stdout
+
+    def restore(self, dump):
+        subprocess.run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.location], input=dump, check=True, capture_output=True)
+
     def __enter__(self):
         return self
 
