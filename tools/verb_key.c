@@ -229,7 +229,7 @@ static int fail (const Verb *verb, GError *error, const char *also, const char *
 static int add_way (const char *directory, const AddArguments *arguments, GError **error)
 {
     EcfsKeyWay way = {.secret = NULL};
-    g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, error);
     char *text = ecfs != NULL && choose_way (arguments, &way, error) ? ecfs_key_add (ecfs, &way, error) : NULL;
     bool shown = true;
     if (text != NULL && arguments->code)
@@ -264,7 +264,7 @@ static int take_away (int argc, char **argv)
                                     G_OPTION_ENTRY_NULL};
     (void) tool_parse (&remove_verb, options, argc, argv, 2, 2);
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     char *text = ecfs == NULL ? NULL : ecfs_key_remove (ecfs, argv[2], force, &error);
     if (text != NULL)
         return tell_changed (&remove_verb, text, json);

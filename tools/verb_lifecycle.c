@@ -18,7 +18,7 @@ static int set_state (const Verb *verb, const char *state, int argc, char **argv
 {
     GError *error = NULL;
     (void) tool_parse (verb, NULL, argc, argv, 2, 2);
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     if (ecfs == NULL || !ecfs_set_endpoint_state (ecfs, argv[2], state, &error))
         return tool_fail (verb->name, error, TOOL_FAILED);
     return TOOL_DONE;
@@ -158,7 +158,7 @@ static int drain (int argc, char **argv)
     (void) tool_parse (&drain_verb, options, argc, argv, 2, 2);
     GError *error = NULL;
     uint64_t bytes;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     if (ecfs == NULL || !tell_plan (ecfs, argv[2], NULL, json, &bytes, &error))
         return tool_fail (drain_verb.name, error, TOOL_FAILED);
     return dry_run ? TOOL_DONE : move_all (&drain_verb, ecfs, argv[2], NULL, bytes);
@@ -181,7 +181,7 @@ static int take_out_one (int argc, char **argv)
 {
     GError *error = NULL;
     (void) tool_parse (&remove_verb, NULL, argc, argv, 2, 2);
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     if (ecfs == NULL)
         return tool_fail (remove_verb.name, error, TOOL_FAILED);
     int status = take_out (&remove_verb, ecfs, argv[2]);
@@ -271,7 +271,7 @@ static int renew (const char *directory, const char *name)
     g_autofree char *old = NULL;
     const char *towards[] = {name, NULL};
     uint64_t bytes;
-    g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     if (ecfs == NULL || !ecfs_renew_endpoint (ecfs, name, &old, &error)) {
         if (!g_error_matches (error, ECFS_ERROR, EALREADY))
             return tool_fail (replace_verb.name, error, TOOL_FAILED);
@@ -280,7 +280,7 @@ static int renew (const char *directory, const char *name)
         return TOOL_DONE;
     }
     ecfs_close (g_steal_pointer (&ecfs)); /* beside a mount what was read of the catalog is no longer so */
-    ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
+    ecfs = ecfs_open (directory, ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     if (ecfs == NULL || !tell_plan (ecfs, old, towards, false, &bytes, &error))
         return tool_fail (replace_verb.name, error, TOOL_FAILED);
     int status = move_all (&replace_verb, ecfs, old, towards, bytes);
@@ -299,7 +299,7 @@ static bool replace_in_rules (Ecfs **ecfs, const char *directory, const char *ol
     printf ("%" PRIu64 " %s user.ecfs.places that named %s %s %s now\n", n, n == 1 ? "rule" : "rules", old,
             n == 1 ? "names" : "name", by);
     ecfs_close (g_steal_pointer (ecfs));
-    return (*ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, error)) != NULL;
+    return (*ecfs = ecfs_open (directory, ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, error)) != NULL;
 }
 
 static int replace (int argc, char **argv)
@@ -318,7 +318,7 @@ static int replace (int argc, char **argv)
         return TOOL_DONE;
     }
     good = good && add_new (directory, argv + 3, names, zone, &error);
-    g_autoptr (Ecfs) ecfs = good ? ecfs_open (directory, ECFS_OPEN_WRITE, &error) : NULL;
+    g_autoptr (Ecfs) ecfs = good ? ecfs_open (directory, ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error) : NULL;
     if (ecfs == NULL || !replace_in_rules (&ecfs, directory, old, names, &error) ||
         !tell_plan (ecfs, old, (const char *const *) names, false, &bytes, &error))
         return tool_fail (replace_verb.name, error, TOOL_FAILED);

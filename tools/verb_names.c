@@ -157,7 +157,7 @@ int verb_undelete (const Verb *verb, int argc, char **argv)
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
-    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], ECFS_OPEN_WRITE, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     self.ecfs = ecfs;

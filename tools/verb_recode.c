@@ -124,7 +124,7 @@ int verb_recode (const Verb *verb, int argc, char **argv)
     }
     const char *path = argc > 2 ? argv[2] : "/";
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     if (dry_run) {
@@ -158,7 +158,7 @@ int verb_policy (const Verb *verb, int argc, char **argv)
     }
     const char *path = argc > 2 ? argv[2] : "/";
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE | ECFS_OPEN_LEAD, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     if (dry_run) {

@@ -147,6 +147,9 @@ typedef enum EcfsOpenFlags {
     /* Files may be put. Where the archive is mounted the mount stores them; else this takes the archive's lock, EBUSY
      * where another writer has it. Without this, it is opened for reading, also beside a mount. */
     ECFS_OPEN_WRITE = 1 << 0,
+    /* With that: also what is done once for all machines that have the archive open (catalog_mounts = many), as
+     * changing endpoints, codes and keys, bringing back and repairing. EBUSY where another leads them. */
+    ECFS_OPEN_LEAD = 1 << 1,
 } EcfsOpenFlags;
 
 /** Opens the archive in @directory and starts its endpoints. For ecfs_close (). */

@@ -161,8 +161,13 @@ static bool check_exchanged (const EcfsArchive *self, GError **error)
 
 static unsigned catalog_flags (const EcfsArchive *self, unsigned flags)
 {
-    bool is_member = (flags & ECFS_ARCHIVE_MEMBER) != 0 && self->config->catalog_many;
-    return self->readonly ? ECFS_CATALOG_READONLY : is_member ? ECFS_CATALOG_MEMBER : 0;
+    if (self->readonly)
+        return ECFS_CATALOG_READONLY;
+    if (!self->config->catalog_many)
+        return 0;
+    return (flags & ECFS_ARCHIVE_LEADER) != 0   ? ECFS_CATALOG_MEMBER | ECFS_CATALOG_LEADER
+           : (flags & ECFS_ARCHIVE_MEMBER) != 0 ? ECFS_CATALOG_MEMBER
+                                                : 0;
 }
 
 static bool open_parts (EcfsArchive *self, unsigned flags, GError **error)

@@ -59,6 +59,8 @@ typedef enum EcfsArchiveFlags {
     /* For who gives it a key: with one that is not in use yet (archive/keys.h). */
     ECFS_ARCHIVE_GETS_KEY = 1 << 2,
     ECFS_ARCHIVE_MEMBER = 1 << 3, /* others may write, too, where ecfs.conf says so (catalog_mounts = many) */
+    /* The same, but EBUSY where one of them leads and is alive: for what is done once for all of them. */
+    ECFS_ARCHIVE_LEADER = 1 << 4,
 } EcfsArchiveFlags;
 
 /** Whether the archive directory, which may not be there yet, and an endpoint on this machine are not within each
@@ -100,6 +102,8 @@ void ecfs_archive_repair_behind (EcfsArchive *self);
 /** From now on it may come to lead, if it has a shared catalog (catalog_mounts = many), and does what leading brings.
  * For mounts; after those. */
 void ecfs_archive_lead_behind (EcfsArchive *self);
+/** The same for a verb without a mount: nothing is repaired or packed behind it. After start. */
+void ecfs_archive_lead_meanwhile (EcfsArchive *self);
 /** Something was queued for repair. Thread-safe. */
 void ecfs_archive_hurry_repairs (EcfsArchive *self);
 /** Waits until the catalog has what readers met damaged up to now, where repairs run behind; false: it has not at

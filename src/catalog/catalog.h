@@ -64,6 +64,7 @@ typedef enum EcfsCatalogFlags {
     ECFS_CATALOG_READONLY = 1 << 0,
     ECFS_CATALOG_ARRIVING = 1 << 1, /* also one in PostgreSQL that nobody may use yet */
     ECFS_CATALOG_MEMBER = 1 << 2,   /* others who say so may have it open for writing, too; of PostgreSQL only */
+    ECFS_CATALOG_LEADER = 1 << 3,   /* with MEMBER: EBUSY where another leads, and is alive */
 } EcfsCatalogFlags;
 
 /** Makes a new catalog (EEXIST when there is one) with a root directory owned by the caller, mode 0755. @path is a

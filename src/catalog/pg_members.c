@@ -80,7 +80,7 @@ static const Other *find_other (const GPtrArray *others, const char *session)
 /* Whether it keeps this process out while it is alive. */
 static bool is_in_the_way (const Pg *self, const Other *other)
 {
-    return other->alone || !self->is_member;
+    return other->alone || !self->is_member || (self->must_lead && other->leads);
 }
 
 static bool fail_held (const Pg *self, const Other *other, GError **error)
@@ -90,9 +90,14 @@ static bool fail_held (const Pg *self, const Other *other, GError **error)
                           "catalog %s: %s has the archive open for writing, and for itself: end that, use it there, or "
                           "mount with -o ro",
                           self->name, other->who);
+    if (self->is_member)
+        return ecfs_fail (error, EBUSY,
+                          "catalog %s: %s leads those that have the archive open, and this is done by who leads: do it "
+                          "there, or unmount it there first",
+                          self->name, other->who);
     return ecfs_fail (error, EBUSY,
                       "catalog %s: %s has the archive open for writing as one of many, and this needs it for itself: "
-                      "do it there, or unmount it there first",
+                      "unmount it there first",
                       self->name, other->who);
 }
 

@@ -31,6 +31,7 @@ typedef struct Pg {
     bool arriving;              /* it may be one that nobody uses yet */
     bool sets_aside;            /* what is there is renamed where tables are made */
     bool is_member;             /* it has the archive open as one of several, if for writing */
+    bool must_lead;             /* or not at all */
     bool leads;
     int64_t member;            /* its row in members; 0: none yet */
     PGconn *conn;              /* NULL: not connected */

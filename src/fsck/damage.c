@@ -230,7 +230,8 @@ static void put_into_queue (EcfsFsckRun *self, const GArray *sightings)
 static void conclude (EcfsFsckRun *self, const EcfsDamage *damage, EcfsDamageResult result, const EcfsRepairTask *task)
 {
     bool was_tried = result == ECFS_DAMAGE_LEFT;
-    if (was_tried || (result == ECFS_DAMAGE_FOUND && (self->what->flags & ECFS_FSCK_QUEUE) != 0))
+    bool queues = self->is_led_elsewhere || (self->what->flags & ECFS_FSCK_QUEUE) != 0;
+    if (was_tried || (result == ECFS_DAMAGE_FOUND && queues))
         note_left (self, damage, was_tried);
     self->sums.results[result]++;
     self->progress.n_done++;
@@ -421,12 +422,18 @@ static bool repair (Repairing *self, GError **error)
     EcfsFsckRun *run = self->run;
     bool wanted = is_wanted (run);
     bool settles = run->back->len > 0 && (wanted || ecfs_fsck_may_repair (run));
-    bool open = (wanted || settles) && ecfs_fsck_open_writer (run, error);
-    if (settles && open)
+    GError *why = NULL;
+    bool open = (wanted || settles) && ecfs_fsck_open_writer (run, &why);
+    run->is_led_elsewhere = g_error_matches (why, ECFS_ERROR, EBUSY);
+    if (settles && (open || run->is_led_elsewhere))
         put_into_queue (run, run->back);
     if (!wanted || !open) {
         leave_all (self);
         put_into_queue (run, run->left);
+        if (run->is_led_elsewhere && run->left->len > 0)
+            g_prefix_error (&why, "what was found is queued for repair by who leads: ");
+        if (why != NULL)
+            g_propagate_error (error, why);
         return open || (!wanted && !settles);
     }
     bool done = repair_all (self, error);

@@ -127,9 +127,10 @@ typedef struct EcfsFsckRun {
     int64_t deadline_us; /* when no more is checked; 0: none, or that is over */
     int64_t begun_ns;    /* time of day */
     bool cancelled;
-    bool is_late;  /* the deadline has passed, or … */
-    bool is_done;  /* … the share that was wanted is verified */
-    bool is_sound; /* the catalog can be written */
+    bool is_late;          /* the deadline has passed, or … */
+    bool is_done;          /* … the share that was wanted is verified */
+    bool is_led_elsewhere; /* so it repairs nothing itself (catalog_mounts = many) */
+    bool is_sound;         /* the catalog can be written */
     EcfsFsckSums sums;
     EcfsFsckDeep deep;
     EcfsFsckEndpoint *endpoints; /* n_endpoints, and one for all that this process does not know */
@@ -175,8 +176,10 @@ bool ecfs_fsck_deep (EcfsFsckRun *self, GError **error);
 bool ecfs_fsck_repair (EcfsFsckRun *self, GError **error);
 /** Whether all that is found may be repaired at once, without asking. */
 bool ecfs_fsck_may_repair (const EcfsFsckRun *self);
-/** Opens what changes the archive, once. */
+/** Opens what changes the archive, once; what is done for all that have it open, so EBUSY where another leads. */
 bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error);
+/** The same for what each of them may note in the catalog. */
+bool ecfs_fsck_open_noter (EcfsFsckRun *self, GError **error);
 
 /** Spools those of a batch that would be safer with stripes elsewhere. */
 bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError **error);

@@ -53,18 +53,32 @@ bool ecfs_fsck_may_repair (const EcfsFsckRun *self)
            self->what->confirm == NULL;
 }
 
-/* What is open for reading only is opened for writing not before this: that alone changes the archive. */
-bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error)
+static bool open_writer (EcfsFsckRun *self, unsigned flags, GError **error)
 {
+    if (self->writer != NULL && self->writer != self->ecfs && (flags & ECFS_OPEN_LEAD) != 0 && !self->writer->mounted &&
+        !ecfs_archive_leads (self->writer->archive))
+        ecfs_close (g_steal_pointer (&self->writer));
     if (self->writer != NULL)
         return true;
-    self->writer =
-        self->ecfs->writable ? self->ecfs : ecfs_open (ecfs_archive_directory (self->archive), ECFS_OPEN_WRITE, error);
+    self->writer = self->ecfs->writable
+                       ? self->ecfs
+                       : ecfs_open (ecfs_archive_directory (self->archive), ECFS_OPEN_WRITE | flags, error);
     if (self->writer == NULL)
         return false;
     if (!self->writer->mounted)
         ecfs_archive_probe (self->writer->archive, ECFS_FSCK_PATIENCE_US);
     return true;
+}
+
+/* What is open for reading only is opened for writing not before this: that alone changes the archive. */
+bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error)
+{
+    return open_writer (self, ECFS_OPEN_LEAD, error) && ecfs_check_leads (self->writer, error);
+}
+
+bool ecfs_fsck_open_noter (EcfsFsckRun *self, GError **error)
+{
+    return open_writer (self, 0, error);
 }
 
 /* Objects */

@@ -49,7 +49,7 @@ bool ecfs_fsck_keep_sha256 (EcfsFsckRun *self, const GArray *contents, GError **
         n_new += g_array_index (contents, EcfsCheckedContent, i).is_new;
     if (n_new == 0 || !ecfs_fsck_may_repair (self))
         return true;
-    bool kept = ecfs_fsck_open_writer (self, error) &&
+    bool kept = ecfs_fsck_open_noter (self, error) &&
                 (self->writer->mounted ? tell_mount (self, contents, error) : set_here (self, contents, error));
     self->sums.n_sha256 += kept ? n_new : 0;
     return kept;

@@ -15,7 +15,8 @@
 #define AGAIN_US      (2 * G_USEC_PER_SEC)
 
 struct EcfsLeading {
-    EcfsArchive *archive; /* immutable, as the next */
+    EcfsArchive *archive; /* immutable, as the next two */
+    bool is_mount;
     EcfsTicker *ticker;
     /* The ticker's: when things were done last, and what others were told. */
     int64_t around_us, tidy_us, orphans_us, tried_us, swept_us;
@@ -47,10 +48,11 @@ static void take_the_lead (EcfsLeading *self)
     if (ecfs_archive_leads (self->archive) || !ecfs_catalog_leads (ecfs_archive_catalog (self->archive)) ||
         !is_due (&self->tried_us, LEAD_AGAIN_US))
         return;
-    if (ecfs_archive_lead (self->archive, &error)) {
-        g_message ("%s: this mount leads now: it sends the journal, deletes and repairs for all that have the archive "
-                   "mounted",
-                   ecfs_archive_directory (self->archive));
+    if (ecfs_archive_lead (self->archive, self->is_mount, &error)) {
+        g_log (
+            G_LOG_DOMAIN, self->is_mount ? G_LOG_LEVEL_MESSAGE : G_LOG_LEVEL_INFO,
+            "%s: this mount leads now: it sends the journal, deletes and repairs for all that have the archive mounted",
+            ecfs_archive_directory (self->archive));
         return;
     }
     if (!self->told)
@@ -128,10 +130,11 @@ static void look (void *user)
     tidy (self);
 }
 
-EcfsLeading *ecfs_leading_start (EcfsArchive *archive)
+EcfsLeading *ecfs_leading_start (EcfsArchive *archive, bool is_mount)
 {
     EcfsLeading *self = g_new0 (EcfsLeading, 1);
     self->archive = archive;
+    self->is_mount = is_mount;
     self->rows = g_hash_table_new (NULL, NULL);
     self->ticker = ecfs_ticker_start (LOOK_US, look, self);
     return self;

@@ -43,12 +43,14 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     return true;
 }
 
-bool ecfs_archive_lead (EcfsArchive *self, GError **error)
+bool ecfs_archive_lead (EcfsArchive *self, bool is_mount, GError **error)
 {
     if (!ecfs_archive_begin_leading (self, error))
         return false;
     start_storing (self);
     ecfs_archive_note_leads (self); /* what deletes hurries the journal */
+    if (!is_mount)
+        return true;
     ecfs_archive_repair_behind (self);
     ecfs_archive_pack_behind (self);
     ecfs_key_watch_begin (ecfs_archive_service (self, ECFS_SERVICE_KEY));
@@ -58,7 +60,13 @@ bool ecfs_archive_lead (EcfsArchive *self, GError **error)
 void ecfs_archive_lead_behind (EcfsArchive *self)
 {
     if (ecfs_catalog_is_shared (ecfs_archive_catalog (self)))
-        ecfs_archive_set_service (self, ECFS_SERVICE_LEADING, ecfs_leading_start (self));
+        ecfs_archive_set_service (self, ECFS_SERVICE_LEADING, ecfs_leading_start (self, true));
+}
+
+void ecfs_archive_lead_meanwhile (EcfsArchive *self)
+{
+    if (ecfs_catalog_is_shared (ecfs_archive_catalog (self)) && !ecfs_archive_is_readonly (self))
+        ecfs_archive_set_service (self, ECFS_SERVICE_LEADING, ecfs_leading_start (self, false));
 }
 
 void ecfs_archive_repair_behind (EcfsArchive *self)

@@ -27,11 +27,13 @@ static bool sync_mount (const char *directory)
 }
 
 /* An archive that is mounted is written by its mount. */
-static EcfsArchive *open_archive (const char *directory, bool writable, bool *ret_mounted, bool *ret_silent,
+static EcfsArchive *open_archive (const char *directory, unsigned flags, bool *ret_mounted, bool *ret_silent,
                                   GError **error)
 {
     g_autoptr (GError) busy = NULL, silent = NULL;
-    EcfsArchive *archive = writable ? ecfs_archive_open (directory, 0, &busy) : NULL;
+    const bool writable = (flags & ECFS_OPEN_WRITE) != 0;
+    const unsigned as = (flags & ECFS_OPEN_LEAD) != 0 ? ECFS_ARCHIVE_LEADER : ECFS_ARCHIVE_MEMBER;
+    EcfsArchive *archive = writable ? ecfs_archive_open (directory, as, &busy) : NULL;
     *ret_mounted = *ret_silent = false;
     if (archive != NULL)
         return archive;
@@ -53,11 +55,15 @@ static EcfsArchive *open_archive (const char *directory, bool writable, bool *re
 Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error)
 {
     bool writable = (flags & ECFS_OPEN_WRITE) != 0, mounted, silent;
-    g_autoptr (EcfsArchive) archive = open_archive (directory, writable, &mounted, &silent, error);
+    g_autoptr (EcfsArchive) archive = open_archive (directory, flags, &mounted, &silent, error);
     if (archive == NULL || !ecfs_archive_start (archive, error))
         return NULL;
     Ecfs *self = g_new0 (Ecfs, 1);
     *self = (Ecfs){.archive = g_steal_pointer (&archive), .writable = writable, .mounted = mounted, .silent = silent};
+    if (writable && !mounted) {
+        ecfs_archive_lead_meanwhile (self->archive);
+        self->sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
+    }
     return self;
 }
 
@@ -95,11 +101,37 @@ static void hand_over_damage (Ecfs *self)
                    sightings->len, error->message);
 }
 
+bool ecfs_check_leads (const Ecfs *self, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (archive));
+    if (self->mounted || ecfs_archive_leads (archive))
+        return true;
+    g_autofree char *leader = ecfs_catalog_leader (ecfs_archive_catalog (archive));
+    return ecfs_fail (error, EBUSY, "%s: %s leads those that have the archive open, and this is done there",
+                      ecfs_archive_directory (archive), leader == NULL ? "another process" : leader);
+}
+
+/* Who leads stores the journal; where that is this process, it does so when it stops. */
+static void await_journal (Ecfs *self)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    if (!self->writable || self->mounted || ecfs_archive_leads (self->archive) ||
+        ecfs_catalog_sequence (catalog) == self->sequence)
+        return;
+    if (!ecfs_archive_store_journal (self->archive, NULL, NULL, &error))
+        g_warning ("%s: the newest changes of names are in the catalog, and not yet safe without it: %s",
+                   ecfs_archive_directory (self->archive), error->message);
+}
+
 void ecfs_close (Ecfs *self)
 {
     if (self == NULL)
         return;
     hand_over_damage (self);
+    await_journal (self);
     ecfs_archive_stop (self->archive);
     ecfs_archive_free (self->archive);
     ecfs_past_close (self->past);

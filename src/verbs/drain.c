@@ -388,7 +388,7 @@ bool ecfs_drain (Ecfs *self, const char *name, const char *const *towards, const
 {
     const char *directory = ecfs_archive_directory (self->archive);
     const EcfsDrainHere what = {.name = name, .towards = towards, .transfer = transfer};
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (!ecfs_check_leads (self, error))
+        return false;
     return self->mounted ? ecfs_drain_mounted (directory, &what, error) : ecfs_drain_here (self->archive, &what, error);
 }

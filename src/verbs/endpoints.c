@@ -29,7 +29,8 @@ bool ecfs_distrust_endpoint (const char *archive_dir, const char *name, bool und
         return false;
     }
     g_clear_error (&reason);
-    g_autoptr (EcfsArchive) archive = answer != NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
+    g_autoptr (EcfsArchive) archive =
+        answer != NULL ? NULL : ecfs_archive_open (archive_dir, ECFS_ARCHIVE_LEADER, error);
     return answer != NULL ||
            (archive != NULL && ecfs_archive_set_endpoint_state (
                                    archive, name, undo ? ECFS_ENDPOINT_ACTIVE : ECFS_ENDPOINT_DISTRUSTED, error));
@@ -52,8 +53,8 @@ bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, G
 bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, GError **error)
 {
     EcfsEndpointState number = ECFS_ENDPOINT_ACTIVE;
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
+    if (!ecfs_check_leads (self, error))
+        return false;
     if (!ecfs_control_state_parse (state, &number, error))
         return false;
     if (!self->mounted)
@@ -64,8 +65,8 @@ bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, G
 
 bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError **error)
 {
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
+    if (!ecfs_check_leads (self, error))
+        return false;
     if (!self->mounted)
         return ecfs_archive_settle_renewed (self->archive, name, error) &&
                ecfs_archive_renew_endpoint (self->archive, name, ret_old, error);
@@ -80,8 +81,8 @@ bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError *
 bool ecfs_replace_in_rules (Ecfs *self, const char *name, const char *const *by, uint64_t *ret_n, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (!ecfs_check_leads (self, error))
+        return false;
     if (!self->mounted)
         return ecfs_archive_replace_in_rules (self->archive, name, by, ret_n, error);
     JsonArray *names = json_array_new ();
@@ -103,8 +104,8 @@ bool ecfs_replace_in_rules (Ecfs *self, const char *name, const char *const *by,
 bool ecfs_remove_endpoint (Ecfs *self, const char *name, char **ret_left, GError **error)
 {
     *ret_left = NULL;
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
+    if (!ecfs_check_leads (self, error))
+        return false;
     if (!self->mounted)
         return ecfs_archive_remove_endpoint (self->archive, name, ret_left, error);
     g_autoptr (JsonNode) answer = ask (ecfs_archive_directory (self->archive), "endpoint-remove", name, NULL, error);
@@ -118,9 +119,12 @@ static bool add_here (const char *archive_dir, const char *text, GError **error)
 {
     EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
     g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
-    g_autoptr (EcfsArchive) archive = endpoint == NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
-    return archive != NULL && ecfs_archive_start (archive, error) &&
-           ecfs_archive_settle_share (archive, endpoint->zone, NULL, error) &&
+    g_autoptr (EcfsArchive) archive =
+        endpoint == NULL ? NULL : ecfs_archive_open (archive_dir, ECFS_ARCHIVE_LEADER, error);
+    if (archive == NULL || !ecfs_archive_start (archive, error))
+        return false;
+    ecfs_archive_lead_meanwhile (archive);
+    return ecfs_archive_settle_share (archive, endpoint->zone, NULL, error) &&
            ecfs_archive_endpoint_add (archive, endpoint, error);
 }
 

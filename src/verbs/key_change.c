@@ -142,9 +142,8 @@ static char *change (Ecfs *self, EcfsKeyShares *shares, const EcfsUuid *slot, GE
 static bool check_changeable (const Ecfs *self, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
-    return ecfs_archive_keys (self->archive) != NULL || ecfs_fail (error, ENOKEY, "%s has no key", directory);
+    return ecfs_check_leads (self, error) &&
+           (ecfs_archive_keys (self->archive) != NULL || ecfs_fail (error, ENOKEY, "%s has no key", directory));
 }
 
 /* Adding */

@@ -74,15 +74,16 @@ static bool find_place (const EcfsNames *self, const char *path, Place *ret_plac
 /* Content that waits in staging is the next mount's, which drops it with its inode. */
 static bool is_staged (const EcfsNames *self, uint64_t ino)
 {
-    int64_t key = (int64_t) ino;
-    g_autoptr (GHashTable) rows = ecfs_staged_rows (catalog_of (self), NULL);
-    return rows == NULL || g_hash_table_contains (rows, &key);
+    bool is_staged;
+    return !ecfs_catalog_is_staged (catalog_of (self), ino, &is_staged, NULL) || is_staged;
 }
 
 void ecfs_names_changed (const EcfsNames *self, uint64_t parent, const char *name, const EcfsAttr *lost)
 {
     g_autoptr (GError) error = NULL;
-    bool is_last = lost->ino != 0 && (lost->nlink == 0 || S_ISDIR (lost->mode));
+    /* Others may have open what they share: who leads drops it later. */
+    bool is_last =
+        lost->ino != 0 && (lost->nlink == 0 || S_ISDIR (lost->mode)) && !ecfs_catalog_is_shared (catalog_of (self));
     if (self->watch != NULL && self->watch->renamed != NULL)
         self->watch->renamed (self->watch->user, parent, name, lost);
     else if (is_last && !is_staged (self, lost->ino) && !ecfs_catalog_drop (catalog_of (self), lost->ino, &error))

@@ -150,8 +150,8 @@ bool ecfs_apply_policy (Ecfs *self, const char *path, const EcfsTransferOptions 
 {
     const char *directory = ecfs_archive_directory (self->archive);
     const EcfsRecodeHere what = {.path = path, .transfer = transfer};
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (!ecfs_check_leads (self, error))
+        return false;
     return self->mounted ? ecfs_policy_mounted (directory, path, transfer, error)
                          : ecfs_policy_here (self->archive, &what, error);
 }

@@ -116,8 +116,9 @@ static void tell_renamed (Here *self, uint64_t parent, const char *name, const E
     g_autoptr (GError) error = NULL;
     if (self->options.renamed != NULL)
         self->options.renamed (self->options.user, parent, name, lost);
-    else if (lost->ino != 0 && lost->nlink == 0 && !ecfs_catalog_drop (self->catalog, lost->ino, &error))
-        g_info ("%s", error->message); /* done again at the next mount */
+    else if (lost->ino != 0 && lost->nlink == 0 && !ecfs_catalog_is_shared (self->catalog) &&
+             !ecfs_catalog_drop (self->catalog, lost->ino, &error))
+        g_info ("%s", error->message); /* done again at the next mount; who leads others does it later */
 }
 
 static void tell_changed (Here *self, uint64_t ino)

@@ -402,8 +402,8 @@ static bool recode_either (Ecfs *self, const char *path, const char *code, const
 {
     const char *directory = ecfs_archive_directory (self->archive);
     const EcfsRecodeHere what = {.path = path, .code = code, .transfer = transfer};
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (!ecfs_check_leads (self, error))
+        return false;
     return self->mounted ? ecfs_recode_mounted (directory, path, code, transfer, error)
                          : ecfs_recode_here (self->archive, &what, error);
 }

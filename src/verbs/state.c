@@ -183,9 +183,18 @@ static bool nothing_staged (Ecfs *self, const char *const *paths, bool quorum, G
     return good;
 }
 
-/* What was never mounted has no names to lose. */
-static bool has_journal (Ecfs *self, GError **error)
+/* As one of those that have it open: who leads stores it, and where nobody does, this process. */
+static bool store_journal (Ecfs *self, GError **error)
 {
+    g_autoptr (Ecfs) member = ecfs_open (ecfs_archive_directory (self->archive), ECFS_OPEN_WRITE, error);
+    return member != NULL && ecfs_archive_store_journal (member->archive, NULL, NULL, error) &&
+           ecfs_archive_confirm_key (self->archive, NULL, NULL, error);
+}
+
+/* What was never mounted has no names to lose. */
+static bool has_journal (Ecfs *self, unsigned flags, GError **error)
+{
+    const bool is_one_of_many = ecfs_archive_config (self->archive)->catalog_many && self->past == NULL;
     EcfsRecoveryPoint point;
     uint64_t next_ino;
     if (!ecfs_archive_recovery_point (self->archive, &point, error) ||
@@ -193,6 +202,8 @@ static bool has_journal (Ecfs *self, GError **error)
         return false;
     if (next_ino == ECFS_ROOT_INO + 1)
         return true;
+    if (point.stored < point.sequence && is_one_of_many && !self->silent && (flags & ECFS_WAIT_UNMOUNTED) != 0)
+        return store_journal (self, error);
     g_autoptr (GError) why = NULL;
     if (point.stored < point.sequence && !ecfs_archive_confirm_journal (self->archive, &why) && why->code == ESTALE) {
         g_propagate_error (error, g_steal_pointer (&why)); /* no mount would store them */
@@ -241,6 +252,6 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **e
     return answer != NULL ||
            (failure == NULL &&
             ecfs_in_use_check (ecfs_archive_directory (self->archive), ecfs_archive_catalog (self->archive), error) &&
-            nothing_staged (self, paths, quorum, error) && has_journal (self, error) &&
+            nothing_staged (self, paths, quorum, error) && has_journal (self, flags, error) &&
             is_mounted_or_need_not (self, flags, error));
 }

@@ -756,8 +756,8 @@ bool ecfs_undelete (Ecfs *self, const char *const *paths, const char *moment, un
                     const EcfsTransferOptions *transfer, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
-    if (!self->writable)
-        return ecfs_fail (error, EROFS, "%s is open for reading", directory);
+    if (!ecfs_check_leads (self, error))
+        return false;
     if (moment == NULL && (paths[0] == NULL || paths[1] != NULL))
         return ecfs_fail (error, EINVAL, "without a moment it is one path that comes back");
     if (!self->mounted && !ecfs_archive_store_journal (self->archive, NULL, NULL, error))

@@ -10,11 +10,16 @@
 struct Ecfs {
     EcfsArchive *archive;
     bool writable;
-    char *past;    /* a directory of the past, which goes with it; NULL: it is as it is now; owned */
-    bool mounted;  /* somewhere, and open here for reading only: what is put goes through the mount */
-    bool silent;   /* that mount does not answer */
-    char *told[2]; /* texts that ecfs_stat () lent: path and target; owned */
+    char *past;        /* a directory of the past, which goes with it; NULL: it is as it is now; owned */
+    bool mounted;      /* somewhere, and open here for reading only: what is put goes through the mount */
+    bool silent;       /* that mount does not answer */
+    uint64_t sequence; /* of the archive, when it was opened */
+    char *told[2];     /* texts that ecfs_stat () lent: path and target; owned */
 };
+
+/** Whether it is open for what is done once for all that have the archive open: by its mount, which says so itself, or
+ * here, and nobody else leads. EROFS, EBUSY. */
+bool ecfs_check_leads (const Ecfs *self, GError **error);
 
 /* Books about a transfer: counts, problems, and when to tell the caller. The caller's thread only. */
 typedef struct EcfsTally {

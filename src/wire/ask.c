@@ -105,7 +105,7 @@ bool ecfs_sightings_hand_over (EcfsArchive *archive, const GArray *sightings, GE
         g_propagate_error (error, g_steal_pointer (&why));
         return false;
     }
-    EcfsArchive *writer = ecfs_archive_open (directory, 0, error);
+    EcfsArchive *writer = ecfs_archive_open (directory, ECFS_ARCHIVE_MEMBER, error);
     bool queued = writer != NULL && ecfs_sightings_queue (ecfs_archive_catalog (writer), sightings, &n_queued, error);
     ecfs_archive_close (writer);
     return queued;

@@ -122,6 +122,33 @@ static void test_alone_or_not (void)
     clear_members (&m);
 }
 
+/* Who opens it to lead comes in where nobody does, and finds out whether who does is alive. */
+static void test_to_lead (void)
+{
+    Members m;
+    const unsigned flags = ECFS_CATALOG_MEMBER | ECFS_CATALOG_LEADER;
+    init_members (&m);
+    g_autoptr (GError) error = NULL;
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[2]), &e));
+    g_assert_null (ecfs_catalog_open (m.locations[2], flags, &error));
+    g_assert_error (error, ECFS_ERROR, EBUSY);
+    g_clear_error (&error);
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[0]), &e));
+    m.catalogs[2] = ecfs_catalog_open (m.locations[2], flags, &error);
+    g_assert_no_error (error);
+    g_assert_true (ecfs_catalog_leads (m.catalogs[2]));
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[2]), &e));
+    m.catalogs[0] = open_member (m.locations[0]);
+    run_pg_sql (m.one.path, "UPDATE members SET session = 'killed' WHERE id = 4"); /* it leads, and gives no sign */
+    run_pg_sql (m.one.path, "UPDATE holder SET session = 'killed'");
+    ecfs_pg_dead_us = 2 * G_USEC_PER_SEC;
+    m.catalogs[2] = ecfs_catalog_open (m.locations[2], flags, &error);
+    ecfs_pg_dead_us = 20 * G_USEC_PER_SEC;
+    g_assert_no_error (error);
+    g_assert_true (ecfs_catalog_leads (m.catalogs[2]));
+    clear_members (&m);
+}
+
 /* One that is silent for too long is dead: another leads, what it announced is given up, and when it wakes it can
  * change nothing. */
 static void test_dead_leader (void)
@@ -489,6 +516,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/one-leads", test_one_leads);
     g_test_add_func ("/members/who-resigns-rests", test_resigns);
     g_test_add_func ("/members/alone-or-not", test_alone_or_not);
+    g_test_add_func ("/members/who-opens-it-to-lead", test_to_lead);
     g_test_add_func ("/members/a-dead-leader", test_dead_leader);
     g_test_add_func ("/members/one-stages-a-file", test_one_stages);
     g_test_add_func ("/members/leads-when-committed", test_leads_when_committed);

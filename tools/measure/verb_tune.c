@@ -186,7 +186,7 @@ static int tell_failures (const Verb *verb, const TuneFigures *figures)
 /* Whoever has the archive open goes on with what ecfs.conf said: to change it takes the archive's lock. */
 static EcfsArchive *open_archive (const char *directory, bool to_apply, GError **error)
 {
-    EcfsArchive *archive = ecfs_archive_open (directory, to_apply ? 0 : ECFS_ARCHIVE_READONLY, error);
+    EcfsArchive *archive = ecfs_archive_open (directory, to_apply ? ECFS_ARCHIVE_MEMBER : ECFS_ARCHIVE_READONLY, error);
     if (archive == NULL && to_apply && ecfs_errno (*error) == EBUSY)
         g_prefix_error (error,
                         "new settings count from the next mount on, so unmount the archive before you apply them: ");
