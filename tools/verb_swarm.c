@@ -73,20 +73,30 @@ static int list (int argc, char **argv)
     return TOOL_DONE;
 }
 
+/* What a way to find others has found. */
+static void print_found (JsonObject *way)
+{
+    g_autofree char *problem = tool_printable (tool_text (way, "problem"));
+    printf ("%" PRId64 " found%s%s\n", tool_number (way, "found"), problem[0] == '\0' ? "" : ": ", problem);
+}
+
 static void print_stats (JsonObject *peers)
 {
-    JsonObject *dht = tool_part (peers, "dht");
+    JsonObject *dht = tool_part (peers, "dht"), *catalog = tool_part (peers, "catalog");
     g_autofree char *listen = tool_printable (tool_text (peers, "listen"));
     g_autofree char *served = tool_bytes ((double) tool_number (peers, "served_bytes"));
     g_autofree char *fetched = tool_bytes ((double) tool_number (peers, "fetched_bytes"));
     printf ("served     %s%s\n", listen[0] == '\0' ? "nobody is" : "at ", listen);
     printf ("to peers   %s, %" PRId64 " connections now\n", served, tool_number (peers, "connections"));
     printf ("from peers %s\n", fetched);
-    if (dht == NULL)
-        return;
-    g_autofree char *problem = tool_printable (tool_text (dht, "problem"));
-    printf ("hash table %s, port %" PRId64 ", %" PRId64 " found%s%s\n", tool_text (dht, "state"),
-            tool_number (dht, "port"), tool_number (dht, "found"), problem[0] == '\0' ? "" : ": ", problem);
+    if (dht != NULL) {
+        printf ("hash table %s, port %" PRId64 ", ", tool_text (dht, "state"), tool_number (dht, "port"));
+        print_found (dht);
+    }
+    if (catalog != NULL) {
+        printf ("catalog    ");
+        print_found (catalog);
+    }
 }
 
 static int stats (int argc, char **argv)

@@ -195,6 +195,7 @@ static bool open_parts (EcfsArchive *self, unsigned flags, GError **error)
     const EcfsLocatedParams located = {.config = self->config,
                                        .keys = self->marker_keys,
                                        .archive = ecfs_catalog_archive (self->catalog),
+                                       .catalog = self->catalog,
                                        .peers = self->peers,
                                        .directory = self->directory};
     self->located = ecfs_located_new (&located);

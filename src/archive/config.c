@@ -100,13 +100,14 @@ static bool set_catalog (const EcfsConfigOption *option, char **field, const cha
     return true;
 }
 
-/* Up to option->max of HOST:PORT; and "dht", where they are the peers. */
+/* Up to option->max of HOST:PORT; and "dht" and "catalog", where they are the peers. */
 static bool set_peers (const EcfsConfigOption *option, char **field, const char *value)
 {
-    bool uses_dht = false, is_none = strcmp (value, "none") == 0;
+    bool is_none = strcmp (value, "none") == 0;
+    unsigned ways = 0;
     g_autofree char *list =
-        option->offset == offsetof (EcfsConfig, peers) ? ecfs_locate_list_split (value, &uses_dht) : g_strdup (value);
-    if (!is_none && (list != NULL || !uses_dht) &&
+        option->offset == offsetof (EcfsConfig, peers) ? ecfs_locate_list_split (value, &ways) : g_strdup (value);
+    if (!is_none && (list != NULL || ways == 0) &&
         (list == NULL || !ecfs_peers_check (list) || (option->max == 1 && strchr (list, ',') != NULL)))
         return false;
     g_free (*field);

@@ -164,7 +164,7 @@ const EcfsConfigOption ecfs_config_options[] = {
      FIELD (cache),
      .is_local = true},
     {.key = "peers",
-     .values = "a list of HOST:PORT or dht, or none",
+     .values = "a list of HOST:PORT, dht or catalog, or none",
      .preset = "none",
      .help = "other machines that read this archive, which are asked before endpoints are",
      .kind = ECFS_OPTION_PEERS,

@@ -19,49 +19,57 @@
 #define AGAIN_US    (2 * G_USEC_PER_SEC)   /* where nobody answered */
 #define EARLY_US    (60 * G_USEC_PER_SEC)  /* from the start on others are looked for often */
 #define LOOK_US     (30 * G_USEC_PER_SEC)
+#define CATALOG_US  (3 * G_USEC_PER_SEC) /* between two looks into the catalog, which is at hand */
 #define GOOD_BYE_US G_USEC_PER_SEC
 #define AT_ONCE_US  (2 * G_USEC_PER_SEC)  /* of publishing, until peers are looked after again */
 #define PUBLISH_US  (30 * G_USEC_PER_SEC) /* for all pieces of one name */
 
-struct EcfsLocated {
-    EcfsMutex lock;
-    EcfsLocatedParams params; /* immutable */
+/* How peers find each other. */
+typedef struct Way {
     /* Guarded by lock; what they point to lives until free (). */
-    EcfsDht *dht;
-    EcfsLocate *peers;
-    EcfsTicker *ticker;
-    bool stopping;
-    bool is_behind; /* what somebody published could not be put */
-    char *address;  /* as it was announced last; NULL: never */
+    EcfsLocate *locate; /* NULL: not so */
+    char *address;      /* as it was announced last; NULL: never */
     unsigned n_found;
     char *problem;
     /* Of the ticker's thread. */
-    int64_t begun_us;
     int64_t announce_us; /* when it is due */
     int64_t look_us;
+    bool is_nowhere; /* nobody can be told where this machine is */
+} Way;
+
+struct EcfsLocated {
+    EcfsMutex lock;
+    EcfsLocatedParams params; /* immutable */
+    Way by_dht, by_catalog;
+    /* Guarded by lock; what they point to lives until free (). */
+    EcfsDht *dht;
+    EcfsTicker *ticker;
+    bool stopping;
+    bool is_behind; /* what somebody published could not be put */
+    /* Of the ticker's thread. */
+    int64_t begun_us;
     int64_t round_us;   /* when all that is published is due again */
     int64_t publish_us; /* not before, as nobody has answered */
     GPtrArray *names;   /* of what is published, that are due */
-    bool is_nowhere;    /* nobody can be told where this machine is */
 };
 
 /* What belongs to an archive */
 
-bool ecfs_located_is_wanted (const EcfsConfig *config)
+unsigned ecfs_located_ways (const EcfsConfig *config)
 {
-    bool uses_dht = false;
+    unsigned ways = 0;
     if (config->peers != NULL)
-        g_free (ecfs_locate_list_split (config->peers, &uses_dht));
-    return uses_dht;
+        g_free (ecfs_locate_list_split (config->peers, &ways));
+    return ways;
 }
 
 /* From whom the network learns who is in it; g_free (). NULL: from nobody. */
 static char *bootstrap_of (const EcfsConfig *config)
 {
-    bool uses_dht;
+    unsigned ways;
     if (config->dht_bootstrap != NULL || config->peers == NULL)
         return g_strdup (config->dht_bootstrap);
-    g_autofree char *list = ecfs_locate_list_split (config->peers, &uses_dht);
+    g_autofree char *list = ecfs_locate_list_split (config->peers, &ways);
     g_auto (GStrv) parts = list == NULL || config->dht_port == 0 ? NULL : g_strsplit (list, ",", -1);
     GString *text = g_string_new (NULL);
     for (guint i = 0; parts != NULL && parts[i] != NULL; i++) {
@@ -128,24 +136,34 @@ static char *address_towards (const char *host, const char *port)
     return good ? g_strdup (text) : NULL;
 }
 
-/* What others are told; NULL: nobody is served, or nothing is known of where. g_free () */
-static char *address_to_announce (const EcfsConfig *config)
+/* By which of our addresses one of the nodes is reached that are known from the start. NULL: by none. */
+static char *host_towards_nodes (const EcfsConfig *config)
 {
-    unsigned port, node_port;
-    g_autofree char *host = NULL, *bootstrap = bootstrap_of (config), *node = NULL, *ours = NULL;
+    unsigned port;
+    char *ours = NULL;
+    g_autofree char *bootstrap = bootstrap_of (config);
+    g_auto (GStrv) nodes = bootstrap == NULL ? NULL : g_strsplit (bootstrap, ",", -1);
+    for (guint i = 0; nodes != NULL && nodes[i] != NULL && ours == NULL; i++) {
+        g_autofree char *node = NULL;
+        if (!ecfs_peer_address_parse (g_strstrip (nodes[i]), &node, &port))
+            continue;
+        g_autofree char *service = g_strdup_printf ("%u", port);
+        ours = address_towards (node, service);
+    }
+    return ours;
+}
+
+/* What others are told; NULL: nobody is served, or nothing is known of where. @catalog: by that they find it; NULL: by
+ * the hash table. g_free () */
+static char *address_to_announce (const EcfsConfig *config, EcfsCatalog *catalog)
+{
+    unsigned port;
+    g_autofree char *host = NULL;
     if (config->peer_listen == NULL || !ecfs_peer_address_parse (config->peer_listen, &host, &port))
         return NULL;
     if (strcmp (host, "0.0.0.0") != 0 && strcmp (host, "::") != 0)
         return g_strdup (config->peer_listen);
-    g_auto (GStrv) nodes = bootstrap == NULL ? NULL : g_strsplit (bootstrap, ",", -1);
-    for (guint i = 0; nodes != NULL && nodes[i] != NULL && ours == NULL; i++) {
-        g_free (node);
-        node = NULL;
-        if (!ecfs_peer_address_parse (g_strstrip (nodes[i]), &node, &node_port))
-            continue;
-        g_autofree char *service = g_strdup_printf ("%u", node_port);
-        ours = address_towards (node, service);
-    }
+    g_autofree char *ours = catalog != NULL ? ecfs_catalog_own_host (catalog) : host_towards_nodes (config);
     bool is_ipv6 = ours != NULL && strchr (ours, ':') != NULL;
     return ours == NULL || strchr (ours, '%') != NULL
                ? NULL
@@ -162,81 +180,103 @@ static bool is_stopping (EcfsLocated *self)
     return stopping;
 }
 
-static void note_problem (EcfsLocated *self, const char *problem)
+static void note_problem (EcfsLocated *self, Way *way, const char *problem)
 {
     ecfs_mutex_lock (&self->lock);
-    bool is_news = problem != NULL && g_strcmp0 (self->problem, problem) != 0;
-    g_free (self->problem);
-    self->problem = g_strdup (problem);
+    bool is_news = problem != NULL && g_strcmp0 (way->problem, problem) != 0;
+    g_free (way->problem);
+    way->problem = g_strdup (problem);
     ecfs_mutex_unlock (&self->lock);
     if (is_news)
-        g_info ("peers in the hash table: %s", problem);
+        g_info ("peers in the %s: %s", way == &self->by_dht ? "hash table" : "catalog", problem);
 }
 
 /* If it is announced. */
-static void withdraw (EcfsLocated *self, int64_t deadline_us)
+static void withdraw (EcfsLocated *self, Way *way, int64_t deadline_us)
 {
     ecfs_mutex_lock (&self->lock);
-    g_autofree char *address = g_steal_pointer (&self->address);
+    g_autofree char *address = g_steal_pointer (&way->address);
     ecfs_mutex_unlock (&self->lock);
     if (address != NULL)
-        (void) ecfs_locate_withdraw (self->peers, address, deadline_us, NULL); /* else it expires */
+        (void) ecfs_locate_withdraw (way->locate, address, deadline_us, NULL); /* else it expires */
 }
 
 /* Twice while a value is kept. */
-static void announce (EcfsLocated *self, int64_t now_us)
+static void announce (EcfsLocated *self, Way *way, int64_t now_us)
 {
     g_autoptr (GError) error = NULL;
-    g_autofree char *address = address_to_announce (self->params.config);
-    self->announce_us = now_us + RENEW_US;
-    self->is_nowhere = address == NULL;
+    g_autofree char *address =
+        address_to_announce (self->params.config, way == &self->by_catalog ? self->params.catalog : NULL);
+    way->announce_us = now_us + RENEW_US;
+    way->is_nowhere = address == NULL;
     if (address == NULL) {
-        note_problem (self, "peer_listen names no address that others know, and is not announced");
+        note_problem (self, way, "peer_listen names no address that others know, and is not announced");
         return;
     }
-    ecfs_mutex_lock (&self->lock);
-    g_free (self->address);
-    self->address = g_strdup (address);
-    ecfs_mutex_unlock (&self->lock);
-    if (ecfs_locate_announce (self->peers, address, ECFS_LOCATE_TTL_S, now_us + ANSWER_US, &error))
+    bool announced = ecfs_locate_announce (way->locate, address, ECFS_LOCATE_TTL_S, now_us + ANSWER_US, &error);
+    way->is_nowhere = ecfs_errno (error) == EROFS;
+    if (!way->is_nowhere) { /* else what failed may be there all the same */
+        ecfs_mutex_lock (&self->lock);
+        g_free (way->address);
+        way->address = g_steal_pointer (&address);
+        ecfs_mutex_unlock (&self->lock);
+    }
+    if (announced)
         return;
-    note_problem (self, error->message);
-    self->announce_us = now_us + AGAIN_US;
+    note_problem (self, way, error->message);
+    if (!way->is_nowhere)
+        way->announce_us = now_us + AGAIN_US;
 }
 
 /* Who is not served, or not any more, is told nothing. */
-static void tell_others (EcfsLocated *self, int64_t now_us)
+static void tell_others (EcfsLocated *self, Way *way, int64_t now_us)
 {
     if (!ecfs_peers_serves (self->params.peers)) {
-        withdraw (self, now_us + ANSWER_US);
-        self->announce_us = 0;
-    } else if (now_us >= self->announce_us)
-        announce (self, now_us);
+        withdraw (self, way, now_us + ANSWER_US);
+        way->announce_us = 0;
+    } else if (now_us >= way->announce_us)
+        announce (self, way, now_us);
 }
 
-static void look (EcfsLocated *self, int64_t now_us)
+static int64_t until_next_look (const EcfsLocated *self, const Way *way, int64_t now_us)
+{
+    return way == &self->by_catalog ? CATALOG_US : now_us - self->begun_us < EARLY_US ? AGAIN_US : LOOK_US;
+}
+
+static void look (EcfsLocated *self, Way *way, int64_t now_us)
 {
     g_autoptr (GError) error = NULL;
-    g_autoptr (GPtrArray) found = ecfs_locate_find (self->peers, ECFS_PEERS_MAX, now_us + ANSWER_US, &error);
-    self->look_us = now_us + (now_us - self->begun_us < EARLY_US ? AGAIN_US : LOOK_US);
+    g_autoptr (GPtrArray) found = ecfs_locate_find (way->locate, ECFS_PEERS_MAX, now_us + ANSWER_US, &error);
+    way->look_us = now_us + until_next_look (self, way, now_us);
     if (found == NULL) {
-        note_problem (self, error->message);
-        self->look_us = now_us + AGAIN_US;
+        note_problem (self, way, error->message);
+        way->look_us = now_us + AGAIN_US;
         return;
     }
-    if (!self->is_nowhere)
-        note_problem (self, NULL);
+    if (!way->is_nowhere)
+        note_problem (self, way, NULL);
     for (guint i = 0; i < found->len; i++)
         ecfs_peers_found (self->params.peers, found->pdata[i]);
     ecfs_mutex_lock (&self->lock);
-    self->n_found = found->len;
+    way->n_found = found->len;
     ecfs_mutex_unlock (&self->lock);
+}
+
+static void go (EcfsLocated *self, Way *way)
+{
+    if (way->locate == NULL || self->params.peers == NULL)
+        return;
+    if (!is_stopping (self))
+        tell_others (self, way, ecfs_now_us ());
+    if (!is_stopping (self) && ecfs_now_us () >= way->look_us)
+        look (self, way, ecfs_now_us ());
 }
 
 static bool publish (EcfsLocated *self, const char *name, int64_t deadline_us, GError **error)
 {
     EcfsPublication publication;
-    if (!ecfs_located_start (self, error) || !ecfs_publication_load (self->params.directory, name, &publication, error))
+    if (!ecfs_located_start_node (self, error) ||
+        !ecfs_publication_load (self->params.directory, name, &publication, error))
         return false;
     bool good = ecfs_published_put (self->dht, &publication, deadline_us, error);
     ecfs_publication_clear (&publication);
@@ -255,7 +295,8 @@ bool ecfs_located_publish (EcfsLocated *self, const char *name, int64_t deadline
 bool ecfs_located_withdraw (EcfsLocated *self, const char *name, int64_t deadline_us, GError **error)
 {
     EcfsPublication publication;
-    if (!ecfs_located_start (self, error) || !ecfs_publication_load (self->params.directory, name, &publication, error))
+    if (!ecfs_located_start_node (self, error) ||
+        !ecfs_publication_load (self->params.directory, name, &publication, error))
         return false;
     bool good = ecfs_published_withdraw (self->dht, &publication, self->params.directory, deadline_us, error);
     ecfs_publication_clear (&publication);
@@ -302,14 +343,14 @@ static void publish_some (EcfsLocated *self)
 static void on_tick (void *user)
 {
     EcfsLocated *self = user;
-    int64_t now_us = ecfs_now_us ();
-    self->begun_us = self->begun_us == 0 ? now_us : self->begun_us;
-    bool has_peers = self->peers != NULL && self->params.peers != NULL;
-    if (has_peers && !is_stopping (self))
-        tell_others (self, now_us);
-    if (has_peers && !is_stopping (self) && now_us >= self->look_us)
-        look (self, ecfs_now_us ());
-    if (!is_stopping (self))
+    self->begun_us = self->begun_us == 0 ? ecfs_now_us () : self->begun_us;
+    go (self, &self->by_catalog);
+    ecfs_mutex_lock (&self->lock);
+    bool has_node = self->dht != NULL;
+    ecfs_mutex_unlock (&self->lock);
+    if (has_node)
+        go (self, &self->by_dht);
+    if (has_node && !is_stopping (self))
         publish_some (self);
 }
 
@@ -324,21 +365,42 @@ EcfsLocated *ecfs_located_new (const EcfsLocatedParams *params)
     return self;
 }
 
-bool ecfs_located_start (EcfsLocated *self, GError **error)
+static bool start_node_locked (EcfsLocated *self, GError **error) ECFS_REQUIRES (self->lock)
+{
+    if (self->dht != NULL)
+        return true;
+    g_autofree char *nodes = bootstrap_of (self->params.config);
+    EcfsDht *dht = new_node (&self->params, (unsigned) self->params.config->dht_port, nodes, error);
+    if (dht == NULL)
+        return false;
+    if ((ecfs_located_ways (self->params.config) & ECFS_LOCATE_BY_DHT) != 0)
+        self->by_dht.locate = new_peers (&self->params, dht, NULL); /* without a key there are no peers */
+    self->dht = dht;
+    return true;
+}
+
+static bool start (EcfsLocated *self, unsigned ways, GError **error)
 {
     ecfs_mutex_lock (&self->lock);
     bool good = !self->stopping || ecfs_fail (error, ECANCELED, "it ends");
-    if (good && self->dht == NULL) {
-        g_autofree char *nodes = bootstrap_of (self->params.config);
-        self->dht = new_node (&self->params, (unsigned) self->params.config->dht_port, nodes, error);
-        if (self->dht != NULL && ecfs_located_is_wanted (self->params.config))
-            self->peers = new_peers (&self->params, self->dht, NULL); /* without a key there are no peers */
-        if (self->dht != NULL)
-            self->ticker = ecfs_ticker_start (TICK_US, on_tick, self);
-        good = self->dht != NULL;
-    }
+    if (good && (ways & ECFS_LOCATE_BY_CATALOG) != 0 && self->by_catalog.locate == NULL)
+        self->by_catalog.locate = ecfs_locate_catalog_new (self->params.catalog);
+    bool has_node = good && ((ways & ECFS_LOCATE_BY_DHT) == 0 || start_node_locked (self, error));
+    bool is_due = good && self->ticker == NULL && (self->dht != NULL || self->by_catalog.locate != NULL);
+    if (is_due)
+        self->ticker = ecfs_ticker_start (TICK_US, on_tick, self);
     ecfs_mutex_unlock (&self->lock);
-    return good;
+    return has_node;
+}
+
+bool ecfs_located_start (EcfsLocated *self, GError **error)
+{
+    return start (self, ecfs_located_ways (self->params.config), error);
+}
+
+bool ecfs_located_start_node (EcfsLocated *self, GError **error)
+{
+    return start (self, ECFS_LOCATE_BY_DHT, error);
 }
 
 void ecfs_located_stop (EcfsLocated *self)
@@ -351,9 +413,16 @@ void ecfs_located_stop (EcfsLocated *self)
     EcfsTicker *ticker = g_steal_pointer (&self->ticker);
     ecfs_mutex_unlock (&self->lock);
     if (is_first)
-        withdraw (self, ecfs_now_us () + GOOD_BYE_US);
+        withdraw (self, &self->by_dht, ecfs_now_us () + GOOD_BYE_US); /* who closes the catalog has left it */
     ecfs_dht_stop (self->dht);
     ecfs_ticker_stop (ticker);
+}
+
+static void way_clear (Way *way)
+{
+    ecfs_locate_free (way->locate);
+    g_free (way->address);
+    g_free (way->problem);
 }
 
 void ecfs_located_free (EcfsLocated *self)
@@ -361,11 +430,10 @@ void ecfs_located_free (EcfsLocated *self)
     if (self == NULL)
         return;
     ecfs_located_stop (self);
-    ecfs_locate_free (self->peers);
+    way_clear (&self->by_dht);
+    way_clear (&self->by_catalog);
     ecfs_dht_free (self->dht);
     g_ptr_array_unref (self->names);
-    g_free (self->address);
-    g_free (self->problem);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
 }
@@ -398,7 +466,7 @@ char *ecfs_located_nodes (EcfsLocated *self)
 {
     unsigned port;
     const EcfsConfig *config = self->params.config;
-    g_autofree char *known = bootstrap_of (config), *host = NULL, *ours = address_to_announce (config);
+    g_autofree char *known = bootstrap_of (config), *host = NULL, *ours = address_to_announce (config, NULL);
     GString *list = g_string_new (NULL);
     if (ours != NULL && config->dht_port != 0 && ecfs_peer_address_parse (ours, &host, &port)) {
         bool is_ipv6 = strchr (host, ':') != NULL;
@@ -416,26 +484,35 @@ char *ecfs_located_nodes (EcfsLocated *self)
 
 /* Telling */
 
+static EcfsLocatedWay way_state (const Way *way)
+{
+    return (EcfsLocatedWay){
+        .address = g_strdup (way->address), .n_found = way->n_found, .problem = g_strdup (way->problem)};
+}
+
 void ecfs_located_state (EcfsLocated *self, EcfsLocatedState *ret_state)
 {
     ecfs_mutex_lock (&self->lock);
     *ret_state = (EcfsLocatedState){.runs = self->dht != NULL,
-                                    .address = g_strdup (self->address),
-                                    .n_found = self->n_found,
-                                    .problem = g_strdup (self->problem)};
+                                    .by_dht = way_state (&self->by_dht),
+                                    .uses_catalog = self->by_catalog.locate != NULL,
+                                    .by_catalog = way_state (&self->by_catalog)};
     if (self->dht != NULL)
         ecfs_dht_state (self->dht, &ret_state->dht);
     ecfs_mutex_unlock (&self->lock);
     unsigned port = (unsigned) self->params.config->dht_port;
-    if (ret_state->dht.is_up && port != 0 && port != ret_state->dht.port && ret_state->problem == NULL)
-        ret_state->problem = g_strdup_printf ("somebody else has UDP port %u: others are to be told %u, or not to ask "
-                                              "this machine first",
-                                              port, ret_state->dht.port);
+    if (ret_state->dht.is_up && port != 0 && port != ret_state->dht.port && ret_state->by_dht.problem == NULL)
+        ret_state->by_dht.problem =
+            g_strdup_printf ("somebody else has UDP port %u: others are to be told %u, or not to ask "
+                             "this machine first",
+                             port, ret_state->dht.port);
 }
 
 void ecfs_located_state_clear (EcfsLocatedState *state)
 {
     ecfs_dht_state_clear (&state->dht);
-    g_clear_pointer (&state->address, g_free);
-    g_clear_pointer (&state->problem, g_free);
+    for (EcfsLocatedWay *way = &state->by_dht; way != NULL; way = way == &state->by_dht ? &state->by_catalog : NULL) {
+        g_clear_pointer (&way->address, g_free);
+        g_clear_pointer (&way->problem, g_free);
+    }
 }

@@ -1,7 +1,7 @@
 /*
- * An archive in a distributed hash table: its peers announce themselves there and find each other, and what it
- * publishes is renewed. Nothing of it exists until it is wanted, by "dht" in the key peers of ecfs.conf, or by what is
- * published.
+ * Where the peers of an archive find each other: in a distributed hash table, where also what it publishes is renewed,
+ * and in its catalog where several machines share that. Nothing of it exists until it is wanted, by "dht" or "catalog"
+ * in the key peers of ecfs.conf, or by what is published.
  *
  * Life cycle: new → start → stop → free. Thread-safe but for free ().
  */
@@ -19,17 +19,20 @@ typedef struct EcfsLocatedParams {
     const EcfsConfig *config; /* borrowed, as all of these */
     const EcfsKeyRing *keys;  /* NULL: the archive has none, and no peers */
     const EcfsUuid *archive;
+    EcfsCatalog *catalog;
     EcfsPeers *peers;      /* that are told who was found; NULL: there are none */
     const char *directory; /* of the archive: what it publishes is renewed */
 } EcfsLocatedParams;
 
-/** Whether ecfs.conf wants peers to find each other. */
-bool ecfs_located_is_wanted (const EcfsConfig *config);
+/** How ecfs.conf wants peers to find each other: EcfsLocateWays. */
+unsigned ecfs_located_ways (const EcfsConfig *config);
 
 EcfsLocated *ecfs_located_new (const EcfsLocatedParams *params);
-/** From now on peers are looked for, and this one is announced if others can reach it; what the archive publishes is
- * renewed. Nothing happens the second time. ENOTSUP: this build cannot. */
+/** From now on peers are looked for as ecfs.conf wants it, and this one is announced if others can reach it. Nothing
+ * happens the second time. ENOTSUP: this build has no hash table; the catalog is looked into all the same. */
 bool ecfs_located_start (EcfsLocated *self, GError **error);
+/** From now on what the archive publishes is renewed in the hash table. Likewise. */
+bool ecfs_located_start_node (EcfsLocated *self, GError **error);
 /** Puts what the archive publishes under @name into the table, with the node that is started for that. */
 bool ecfs_located_publish (EcfsLocated *self, const char *name, int64_t deadline_us, GError **error);
 /** Takes it back: ecfs_published_withdraw (). ENOENT: it was not published here. */
@@ -47,12 +50,18 @@ char *ecfs_located_nodes (EcfsLocated *self);
 void ecfs_located_stop (EcfsLocated *self);
 void ecfs_located_free (EcfsLocated *self);
 
-typedef struct EcfsLocatedState {
-    bool runs;
-    EcfsDhtState dht;
+typedef struct EcfsLocatedWay {
     char *address;    /* as it is announced; NULL: it is not; owned */
     unsigned n_found; /* peers, this one among them */
     char *problem;    /* NULL: none; owned */
+} EcfsLocatedWay;
+
+typedef struct EcfsLocatedState {
+    bool runs; /* the node of the hash table */
+    EcfsDhtState dht;
+    EcfsLocatedWay by_dht;
+    bool uses_catalog;
+    EcfsLocatedWay by_catalog;
 } EcfsLocatedState;
 
 void ecfs_located_state (EcfsLocated *self, EcfsLocatedState *ret_state);

@@ -7,8 +7,7 @@
 static void locate (EcfsArchive *self)
 {
     g_autoptr (GError) error = NULL;
-    if (ecfs_located_is_wanted (ecfs_archive_config (self)) &&
-        !ecfs_located_start (ecfs_archive_located (self), &error))
+    if (!ecfs_located_start (ecfs_archive_located (self), &error))
         g_warning ("peers = dht: %s", error->message);
 }
 
@@ -28,6 +27,6 @@ void ecfs_archive_renew_published (EcfsArchive *self)
 {
     g_autoptr (GError) error = NULL;
     g_autoptr (GPtrArray) names = ecfs_publications (ecfs_archive_directory (self));
-    if (names->len > 0 && !ecfs_located_start (ecfs_archive_located (self), &error))
+    if (names->len > 0 && !ecfs_located_start_node (ecfs_archive_located (self), &error))
         g_warning ("what is published is not renewed: %s", error->message);
 }

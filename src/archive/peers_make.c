@@ -13,10 +13,10 @@ EcfsPeers *ecfs_peers_make (const EcfsConfig *config, const EcfsKeyRing *keys, E
                                               : "peers need a cache: set cache_size in ecfs.conf");
         return NULL;
     }
-    bool uses_dht = false;
-    g_autofree char *list = config->peers == NULL ? NULL : ecfs_locate_list_split (config->peers, &uses_dht);
+    unsigned ways = 0;
+    g_autofree char *list = config->peers == NULL ? NULL : ecfs_locate_list_split (config->peers, &ways);
     EcfsPeersParams params = {.list = list,
-                              .grows = uses_dht,
+                              .grows = ways != 0,
                               .listen = config->peer_listen,
                               .bytes_per_s = config->peer_rate,
                               .max_connections = (unsigned) config->peer_connections,

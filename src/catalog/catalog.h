@@ -106,6 +106,14 @@ bool ecfs_catalog_answer (EcfsCatalog *self, uint64_t sequence, const char *trou
 /** Who leads, for people; NULL: nobody does, or nobody can tell. g_free () */
 char *ecfs_catalog_leader (EcfsCatalog *self);
 
+/** Others find where this process serves peers, "HOST:PORT", until it closes the catalog or is dead; NULL: nowhere.
+ * EROFS: it only reads; ENOTSUP: no other process has this catalog. */
+bool ecfs_catalog_tell_peer (EcfsCatalog *self, const char *address, GError **error);
+/** What those said who are alive as far as is known, this process among them; char *. ENOTSUP likewise. */
+GPtrArray *ecfs_catalog_peers (EcfsCatalog *self, GError **error);
+/** By which address of this machine the database is reached; NULL: by none. g_free () */
+char *ecfs_catalog_own_host (EcfsCatalog *self);
+
 /** From now on every change that would go into the journal fails with EROFS and @reason; the first call counts. */
 void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);
 

@@ -54,6 +54,10 @@ typedef struct DbOps {
     bool (*wanted) (EcfsDb *db, uint64_t *ret_sequence, GError **error);
     bool (*answer) (EcfsDb *db, uint64_t sequence, const char *trouble, GError **error);
     char *(*leader) (EcfsDb *db);
+    /* Where processes serve peers; NULL: no database of others. See catalog.h. */
+    bool (*tell_peer) (EcfsDb *db, const char *address, GError **error);
+    GPtrArray *(*peers) (EcfsDb *db, GError **error);
+    char *(*own_host) (EcfsDb *db);
     bool is_sqlite;
     void (*close) (EcfsDb *db);
 } DbOps;

@@ -580,6 +580,21 @@ static char *leader (EcfsDb *db)
     return reconnect (db, NULL) ? ecfs_pg_leader ((Pg *) db) : NULL;
 }
 
+static bool tell_peer (EcfsDb *db, const char *address, GError **error)
+{
+    return reconnect (db, error) && ecfs_pg_tell_peer ((Pg *) db, address, error);
+}
+
+static GPtrArray *peers (EcfsDb *db, GError **error)
+{
+    return reconnect (db, error) ? ecfs_pg_peers ((Pg *) db, error) : NULL;
+}
+
+static char *own_host (EcfsDb *db)
+{
+    return reconnect (db, NULL) ? ecfs_pg_own_host ((Pg *) db) : NULL;
+}
+
 static bool resign (EcfsDb *db, GError **error)
 {
     return reconnect (db, error) && ecfs_pg_resign ((Pg *) db, error);
@@ -631,6 +646,9 @@ static const DbOps db_ops = {.prepare = prepare,
                              .wanted = wanted,
                              .answer = answer,
                              .leader = leader,
+                             .tell_peer = tell_peer,
+                             .peers = peers,
+                             .own_host = own_host,
                              .close = close_db};
 
 EcfsDb *ecfs_pg_wrap (Pg *self)

@@ -1,4 +1,4 @@
-/* A catalog that several processes write: who leads, and what the others want of it. */
+/* A catalog that several processes have open: who leads, what the others want of it, and where they serve peers. */
 #include "catalog/age.h"
 
 bool ecfs_catalog_is_shared (const EcfsCatalog *self)
@@ -110,4 +110,31 @@ char *ecfs_catalog_leader (EcfsCatalog *self)
     if (self->is_member)
         (void) ASIDE (self, NULL, (leader = self->db->ops->leader (self->db)) != NULL); /* NULL says it */
     return leader;
+}
+
+static bool check_shared (const EcfsCatalog *self, GError **error)
+{
+    return self->db->ops->peers != NULL ||
+           ecfs_fail (error, ENOTSUP, "catalog %s is a file of this machine, where no other is found", self->path);
+}
+
+bool ecfs_catalog_tell_peer (EcfsCatalog *self, const char *address, GError **error)
+{
+    return check_shared (self, error) && ASIDE (self, error, self->db->ops->tell_peer (self->db, address, error));
+}
+
+GPtrArray *ecfs_catalog_peers (EcfsCatalog *self, GError **error)
+{
+    GPtrArray *found = NULL;
+    if (check_shared (self, error))
+        (void) ASIDE (self, error, (found = self->db->ops->peers (self->db, error)) != NULL); /* NULL says it */
+    return found;
+}
+
+char *ecfs_catalog_own_host (EcfsCatalog *self)
+{
+    char *host = NULL;
+    if (check_shared (self, NULL))
+        (void) ASIDE (self, NULL, (host = self->db->ops->own_host (self->db)) != NULL); /* likewise */
+    return host;
 }

@@ -164,7 +164,7 @@ static bool enter (Pg *self, GError **error)
     g_autofree char *who = g_strdup_printf ("process %d on %s", (int) getpid (), g_get_host_name ());
     g_autofree char *sql = g_strdup_printf (
         "INSERT INTO \"%s\".members (uuid, session, who, beat, txn) VALUES ($1, $2, $3, 0, 0) ON CONFLICT (uuid) DO "
-        "UPDATE SET session = $2, who = $3, beat = members.beat + 1, txn = 0 RETURNING id, beat",
+        "UPDATE SET session = $2, who = $3, beat = members.beat + 1, txn = 0, peer = NULL RETURNING id, beat",
         self->schema);
     const char *values[] = {uuid, session, who};
     autoresult *row = PQexecParams (self->conn, sql, G_N_ELEMENTS (values), NULL, values, NULL, NULL, 0);
@@ -528,4 +528,46 @@ char *ecfs_pg_leader (Pg *self)
         "SELECT m.who FROM \"%s\".members m JOIN \"%s\".holder h ON m.session = h.session", self->schema, self->schema);
     autoresult *rows = ecfs_pg_end_read (self, NULL) ? ecfs_pg_ask_sql (self, sql, "looking who leads", NULL) : NULL;
     return rows == NULL || PQntuples (rows) == 0 ? NULL : g_strdup (PQgetvalue (rows, 0, 0));
+}
+
+/* Where they serve peers: who is dead has no session, and is not found */
+
+bool ecfs_pg_tell_peer (Pg *self, const char *address, GError **error)
+{
+    if (self->session == NULL)
+        return ecfs_fail (error, EROFS, "catalog %s: who only reads is not found there by others", self->name);
+    g_autofree char *sql = g_strdup_printf (
+        "UPDATE \"%s\".members SET peer = $1 WHERE id = %" PRId64 " AND session = $2", self->schema, self->member);
+    const char *values[] = {address, self->session};
+    if (!ecfs_pg_end_read (self, error))
+        return false;
+    autoresult *done = PQexecParams (self->conn, sql, G_N_ELEMENTS (values), NULL, values, NULL, NULL, 0);
+    if (PQresultStatus (done) != PGRES_COMMAND_OK)
+        return ecfs_pg_fail (self, done, "telling where peers are served", error);
+    return strcmp (PQcmdTuples (done), "1") == 0 ||
+           ecfs_fail (error, ESTALE, "catalog %s: this process is not among those that have it open any more",
+                      self->name);
+}
+
+GPtrArray *ecfs_pg_peers (Pg *self, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf (
+        "SELECT peer FROM \"%s\".members WHERE session IS NOT NULL AND peer IS NOT NULL ORDER BY id", self->schema);
+    autoresult *rows =
+        ecfs_pg_end_read (self, error) ? ecfs_pg_ask_sql (self, sql, "looking where peers are", error) : NULL;
+    if (rows == NULL)
+        return NULL;
+    GPtrArray *found = g_ptr_array_new_with_free_func (g_free);
+    for (int i = 0; i < PQntuples (rows); i++)
+        g_ptr_array_add (found, g_strdup (PQgetvalue (rows, i, 0)));
+    return found;
+}
+
+char *ecfs_pg_own_host (Pg *self)
+{
+    autoresult *rows = ecfs_pg_end_read (self, NULL)
+                           ? ecfs_pg_ask_sql (self, "SELECT host (inet_client_addr ())", "looking who asks", NULL)
+                           : NULL;
+    return rows == NULL || PQntuples (rows) == 0 || PQgetisnull (rows, 0, 0) ? NULL
+                                                                             : g_strdup (PQgetvalue (rows, 0, 0));
 }

@@ -104,6 +104,9 @@ bool ecfs_pg_ask_leader (Pg *self, uint64_t sequence, EcfsLeaderAnswer *ret_answ
 bool ecfs_pg_wanted (Pg *self, uint64_t *ret_sequence, GError **error);
 bool ecfs_pg_answer (Pg *self, uint64_t sequence, const char *trouble, GError **error);
 char *ecfs_pg_leader (Pg *self);
+bool ecfs_pg_tell_peer (Pg *self, const char *address, GError **error);
+GPtrArray *ecfs_pg_peers (Pg *self, GError **error);
+char *ecfs_pg_own_host (Pg *self);
 /** Sends the end of a read that waits to be sent. */
 bool ecfs_pg_end_read (Pg *self, GError **error);
 /** BEGIN for writing: the turn of this process, which surely is no other's. */

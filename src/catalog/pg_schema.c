@@ -23,7 +23,7 @@
 static const char tables[] =
     "CREATE TABLE about (" ONE_ROW ", application text NOT NULL, version" N ", moved_to text);"
     "CREATE TABLE members (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, uuid text NOT NULL UNIQUE, session "
-    "text, who text NOT NULL, beat" N ", txn" N ") WITH (fillfactor = 50);"
+    "text, who text NOT NULL, beat" N ", txn" N ", peer text) WITH (fillfactor = 50);"
     "CREATE TABLE holder (" ONE_ROW ", session text, alone boolean NOT NULL, turn" N ") WITH (fillfactor = 50);"
     "INSERT INTO holder VALUES (1, NULL, false, 0);"
     "CREATE TABLE leader_asked (" ONE_ROW ", wanted" N ", stored" N ", tries" N

@@ -59,14 +59,16 @@ static void list_free (EcfsLocate *base)
     g_free (self);
 }
 
-char *ecfs_locate_list_split (const char *list, bool *ret_dht)
+char *ecfs_locate_list_split (const char *list, unsigned *ret_ways)
 {
     GString *left = g_string_new (NULL);
     g_auto (GStrv) parts = g_strsplit (list, ",", -1);
-    *ret_dht = false;
+    *ret_ways = 0;
     for (guint i = 0; parts[i] != NULL; i++) {
         if (strcmp (g_strstrip (parts[i]), "dht") == 0)
-            *ret_dht = true;
+            *ret_ways |= ECFS_LOCATE_BY_DHT;
+        else if (strcmp (parts[i], "catalog") == 0)
+            *ret_ways |= ECFS_LOCATE_BY_CATALOG;
         else
             g_string_append_printf (left, "%s%s", left->len > 0 ? ", " : "", parts[i]);
     }

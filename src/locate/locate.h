@@ -1,6 +1,7 @@
 /*
  * Where the peers of an archive are: they announce their addresses, and find each other's. One interface, by a list
- * that somebody wrote, or by a distributed hash table, where what is announced is sealed under a key of the archive's.
+ * that somebody wrote, by the catalog where several machines share it, or by a distributed hash table, where what is
+ * announced is sealed under a key of the archive's.
  *
  * What is found are addresses and no promise: that none is found means nothing, and who is found may be gone. Who
  * answers there shows a certificate to whoever connects (peer/peer.h).
@@ -10,6 +11,7 @@
 #ifndef ECFS_LOCATE_LOCATE_H
 #define ECFS_LOCATE_LOCATE_H
 
+#include "catalog/catalog.h"
 #include "key/key.h"
 #include "locate/dht.h"
 
@@ -17,13 +19,22 @@
 
 typedef struct EcfsLocate EcfsLocate;
 
-/** The list without the word "dht" in it; NULL: nothing is left. *ret_dht: whether it was there. g_free () */
-char *ecfs_locate_list_split (const char *list, bool *ret_dht);
+/* Words in a list, for other ways to find them. */
+typedef enum EcfsLocateWays {
+    ECFS_LOCATE_BY_DHT = 1 << 0,     /* "dht" */
+    ECFS_LOCATE_BY_CATALOG = 1 << 1, /* "catalog" */
+} EcfsLocateWays;
+
+/** The list without such words; NULL: nothing is left. *ret_ways: EcfsLocateWays that were there. g_free () */
+char *ecfs_locate_list_split (const char *list, unsigned *ret_ways);
 
 /** Those of "HOST:PORT, HOST:PORT", for ever; what is announced there is known already. Copied; NULL: nobody. */
 EcfsLocate *ecfs_locate_list_new (const char *list);
 /** By @dht, which is borrowed, for those who have @key. */
 EcfsLocate *ecfs_locate_dht_new (EcfsDht *dht, const uint8_t key[ECFS_KEY_BYTES]);
+/** By @catalog, which is borrowed: where several processes have it open, in PostgreSQL. Deadlines are not kept to: a
+ * database that is away is waited for as it always is. */
+EcfsLocate *ecfs_locate_catalog_new (EcfsCatalog *catalog);
 /** NULL is accepted. */
 void ecfs_locate_free (EcfsLocate *self);
 

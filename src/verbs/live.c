@@ -137,21 +137,30 @@ static JsonArray *describe_takers (const GPtrArray *takers)
     return array;
 }
 
+static void add_way (JsonObject *facts, const EcfsLocatedWay *way, const char *problem)
+{
+    json_object_set_int_member (facts, "found", way->n_found);
+    if (way->address != NULL)
+        ecfs_status_add_text (facts, "announced", way->address);
+    if (problem != NULL || way->problem != NULL)
+        ecfs_status_add_text (facts, "problem", problem != NULL ? problem : way->problem);
+}
+
 static void add_located (JsonObject *peers, EcfsLocated *located)
 {
     EcfsLocatedState state;
     ecfs_located_state (located, &state);
     if (state.runs) {
         JsonObject *dht = json_object_new ();
-        const char *problem = state.dht.problem != NULL ? state.dht.problem : state.problem;
         json_object_set_string_member (dht, "state", state.dht.is_up ? "up" : "down");
         json_object_set_int_member (dht, "port", state.dht.port);
-        json_object_set_int_member (dht, "found", state.n_found);
-        if (state.address != NULL)
-            ecfs_status_add_text (dht, "announced", state.address);
-        if (problem != NULL)
-            ecfs_status_add_text (dht, "problem", problem);
+        add_way (dht, &state.by_dht, state.dht.problem);
         json_object_set_object_member (peers, "dht", dht);
+    }
+    if (state.uses_catalog) {
+        JsonObject *catalog = json_object_new ();
+        add_way (catalog, &state.by_catalog, NULL);
+        json_object_set_object_member (peers, "catalog", catalog);
     }
     ecfs_located_state_clear (&state);
 }

@@ -149,6 +149,46 @@ static void test_to_lead (void)
     clear_members (&m);
 }
 
+static char *peers_of (Members *m, unsigned i)
+{
+    g_autoptr (GError) error = NULL;
+    GPtrArray *found = ecfs_catalog_peers (m->catalogs[i], &error);
+    g_assert_no_error (error);
+    g_ptr_array_add (found, NULL);
+    char *text = g_strjoinv (" ", (char **) found->pdata);
+    g_ptr_array_unref (found);
+    return text;
+}
+
+/* They find each other's addresses as long as these are told, and the catalog is open. */
+static void test_peers (void)
+{
+    Members m;
+    init_members (&m);
+    OK (e, ecfs_catalog_tell_peer (m.catalogs[0], "a:1", &e));
+    OK (e, ecfs_catalog_tell_peer (m.catalogs[1], "[::1]:2", &e));
+    g_autofree char *both = peers_of (&m, 2);
+    g_assert_cmpstr (both, ==, "a:1 [::1]:2");
+    OK (e, ecfs_catalog_tell_peer (m.catalogs[0], NULL, &e));
+    g_autofree char *one = peers_of (&m, 2);
+    g_assert_cmpstr (one, ==, "[::1]:2");
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[1]), &e));
+    m.catalogs[1] = open_member (m.locations[1]);
+    g_autofree char *none = peers_of (&m, 1);
+    g_assert_cmpstr (none, ==, "");
+    OK (e, ecfs_catalog_tell_peer (m.catalogs[1], "b:3", &e));
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *reader = ecfs_catalog_open (m.locations[2], ECFS_CATALOG_READONLY, &error);
+    g_assert_no_error (error);
+    g_assert_cmpint (CODE (e, ecfs_catalog_tell_peer (reader, "c:4", &e)), ==, EROFS);
+    GPtrArray *found = ecfs_catalog_peers (reader, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (found->len, ==, 1);
+    g_ptr_array_unref (found);
+    OK (e, ecfs_catalog_close (reader, &e));
+    clear_members (&m);
+}
+
 /* One that is silent for too long is dead: another leads, what it announced is given up, and when it wakes it can
  * change nothing. */
 static void test_dead_leader (void)
@@ -517,6 +557,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/who-resigns-rests", test_resigns);
     g_test_add_func ("/members/alone-or-not", test_alone_or_not);
     g_test_add_func ("/members/who-opens-it-to-lead", test_to_lead);
+    g_test_add_func ("/members/where-peers-are", test_peers);
     g_test_add_func ("/members/a-dead-leader", test_dead_leader);
     g_test_add_func ("/members/one-stages-a-file", test_one_stages);
     g_test_add_func ("/members/leads-when-committed", test_leads_when_committed);

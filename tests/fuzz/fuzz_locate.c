@@ -47,7 +47,7 @@ static void check_name (const char *text)
 
 int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
 {
-    bool uses_dht;
+    unsigned ways;
     g_autofree char *text = g_strndup ((const char *) bytes, size);
     g_autofree EcfsPublishedHead *head = g_new (EcfsPublishedHead, 1);
     const EcfsPublishedName name = {.name = (char *) "a"};
@@ -55,6 +55,6 @@ int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
     check_announced ((const char *) bytes, size);
     check_name (text);
     g_assert_false (ecfs_published_head_open (&name, bytes, size, head)); /* nobody has that key */
-    g_free (ecfs_locate_list_split (text, &uses_dht));
+    g_free (ecfs_locate_list_split (text, &ways));
     return 0;
 }

@@ -99,14 +99,14 @@ static void test_announcements_come_back (void)
 
 static void test_list_is_what_it_says (void)
 {
-    bool uses_dht;
-    g_autofree char *list = ecfs_locate_list_split ("a:1, dht , [::1]:2,b:3", &uses_dht);
-    g_assert_true (uses_dht);
+    unsigned ways;
+    g_autofree char *list = ecfs_locate_list_split ("a:1, dht , [::1]:2,b:3", &ways);
+    g_assert_cmpuint (ways, ==, ECFS_LOCATE_BY_DHT);
     g_assert_cmpstr (list, ==, "a:1, [::1]:2, b:3");
-    g_assert_null (ecfs_locate_list_split ("dht", &uses_dht));
-    g_assert_true (uses_dht);
-    g_autofree char *same = ecfs_locate_list_split ("a:1,b:2", &uses_dht);
-    g_assert_false (uses_dht);
+    g_assert_null (ecfs_locate_list_split ("dht, catalog", &ways));
+    g_assert_cmpuint (ways, ==, ECFS_LOCATE_BY_DHT | ECFS_LOCATE_BY_CATALOG);
+    g_autofree char *same = ecfs_locate_list_split ("a:1,b:2", &ways);
+    g_assert_cmpuint (ways, ==, 0);
     g_assert_cmpstr (same, ==, "a:1, b:2");
     EcfsLocate *locate = ecfs_locate_list_new ("a:1, b:2,a:1");
     g_assert_true (ecfs_locate_announce (locate, "c:3", 60, 0, NULL));
