@@ -11,6 +11,8 @@
 
 typedef struct EcfsDb EcfsDb;
 typedef struct EcfsLeaderAnswer EcfsLeaderAnswer;
+typedef struct EcfsLockOwner EcfsLockOwner;
+typedef struct EcfsLockRange EcfsLockRange;
 
 typedef struct DbOps {
     /* Prepares all statements: the tables are what this version expects. */
@@ -58,6 +60,11 @@ typedef struct DbOps {
     bool (*tell_peer) (EcfsDb *db, const char *address, GError **error);
     GPtrArray *(*peers) (EcfsDb *db, GError **error);
     char *(*own_host) (EcfsDb *db);
+    /* Locks of files (locks.h), likewise; how often a connection was made. */
+    bool (*lock_set) (EcfsDb *db, const EcfsLockOwner *owner, const GArray *ranges, bool *ret_granted, GError **error);
+    bool (*lock_find) (EcfsDb *db, const EcfsLockOwner *owner, const EcfsLockRange *wanted, bool *ret_there,
+                       EcfsLockRange *ret_found, GError **error);
+    unsigned (*n_connections) (EcfsDb *db);
     bool is_sqlite;
     void (*close) (EcfsDb *db);
 } DbOps;

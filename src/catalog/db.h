@@ -153,6 +153,8 @@ bool ecfs_fail_state (const EcfsCatalog *self, GError **error);
 /** Ends the snapshot of reads. */
 void ecfs_reading_end (EcfsCatalog *self);
 bool ecfs_counters_load (EcfsCatalog *self, Counters *ret_counters, GError **error);
+/** What is asked outside of transactions waits for the one that is open. */
+bool ecfs_step_aside (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock);
 /** Writes the record of the operation that runs. */
 bool ecfs_journal_append (EcfsCatalog *self, GError **error);
 /** The thread that commits what nobody waits for, and gives signs of life; @data is the catalog. */

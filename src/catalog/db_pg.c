@@ -595,6 +595,22 @@ static char *own_host (EcfsDb *db)
     return reconnect (db, NULL) ? ecfs_pg_own_host ((Pg *) db) : NULL;
 }
 
+static bool lock_set (EcfsDb *db, const EcfsLockOwner *owner, const GArray *ranges, bool *ret_granted, GError **error)
+{
+    return reconnect (db, error) && ecfs_pg_lock_set ((Pg *) db, owner, ranges, ret_granted, error);
+}
+
+static bool lock_find (EcfsDb *db, const EcfsLockOwner *owner, const EcfsLockRange *wanted, bool *ret_there,
+                       EcfsLockRange *ret_found, GError **error)
+{
+    return reconnect (db, error) && ecfs_pg_lock_find ((Pg *) db, owner, wanted, ret_there, ret_found, error);
+}
+
+static unsigned n_connections (EcfsDb *db)
+{
+    return ((Pg *) db)->n_made;
+}
+
 static bool resign (EcfsDb *db, GError **error)
 {
     return reconnect (db, error) && ecfs_pg_resign ((Pg *) db, error);
@@ -649,6 +665,9 @@ static const DbOps db_ops = {.prepare = prepare,
                              .tell_peer = tell_peer,
                              .peers = peers,
                              .own_host = own_host,
+                             .lock_set = lock_set,
+                             .lock_find = lock_find,
+                             .n_connections = n_connections,
                              .close = close_db};
 
 EcfsDb *ecfs_pg_wrap (Pg *self)

@@ -55,8 +55,7 @@ ECFS_TSA (no_thread_safety_analysis) bool ecfs_await_no_doubt (EcfsCatalog *self
     return !is_doubtful (self);
 }
 
-/* What is asked outside of transactions waits for the one that is open. */
-static bool step_aside (EcfsCatalog *self, GError **error)
+bool ecfs_step_aside (EcfsCatalog *self, GError **error)
 {
     if (self->broken || self->failure != NULL)
         return ecfs_fail_state (self, error);
@@ -74,7 +73,7 @@ static bool step_aside (EcfsCatalog *self, GError **error)
 #define ASIDE(self, error, call)                                                                                       \
     ({                                                                                                                 \
         ecfs_mutex_lock (&(self)->lock);                                                                               \
-        bool ok_ = step_aside (self, error) && (call);                                                                 \
+        bool ok_ = ecfs_step_aside (self, error) && (call);                                                            \
         ecfs_mutex_unlock (&(self)->lock);                                                                             \
         ok_;                                                                                                           \
     })

@@ -299,6 +299,7 @@ bool ecfs_pg_connect (Pg *self, GError **error)
         return ecfs_pg_fail (self, NULL, what, error);
     }
     (void) PQsetNoticeReceiver (self->conn, take_notice, self); /* the former is libpq's own */
+    self->n_made++;
     if (check_server (self, error) && ecfs_pg_check_same (self, error)) {
         look_whether_same (self);
         return !ecfs_pg_is_away (self) || ecfs_pg_fail (self, NULL, "connecting", error);

@@ -12,13 +12,15 @@
  * Whether a member is alive is judged by the number of its signs while one looks, never by clocks of several machines.
  */
 #include "catalog/catalog.h"
+#include "catalog/locks.h"
 #include "catalog/pg_exchange.h"
 
 #include <inttypes.h>
 #include <libpq-fe.h>
 #include <unistd.h>
 
-#define LOOK_US (G_USEC_PER_SEC / 2)
+#define LOOK_US      (G_USEC_PER_SEC / 2)
+#define N_LOCK_TURNS 64
 
 _Atomic int64_t ecfs_pg_dead_us = 60 * G_USEC_PER_SEC;
 
@@ -175,7 +177,7 @@ static bool enter (Pg *self, GError **error)
     self->session = g_strdup (session);
     self->txn = self->committed = 0;
     self->taken_at = g_ascii_strtoull (PQgetvalue (row, 0, 1), NULL, 10);
-    return true;
+    return ecfs_pg_make_lock_tables (self, error) && ecfs_pg_sweep_locks (self, error);
 }
 
 /* Within the turn: where nobody who has a session leads, this one does. */
@@ -246,7 +248,8 @@ void ecfs_pg_leave (Pg *self)
     self->end_read = false;
     g_autofree char *sql =
         g_strdup_printf ("UPDATE \"%1$s\".holder SET session = NULL, alone = false WHERE session = '%2$s'; "
-                         "UPDATE \"%1$s\".members SET session = NULL WHERE session = '%2$s'",
+                         "UPDATE \"%1$s\".members SET session = NULL WHERE session = '%2$s'; "
+                         "DELETE FROM \"%1$s\".locks WHERE session = '%2$s'",
                          self->schema, self->session);
     g_autoptr (GError) why = NULL;
     if (!ecfs_pg_run_sql (self, sql, "leaving it", NULL, &why))
@@ -259,7 +262,7 @@ void ecfs_pg_leave (Pg *self)
 
 /* Of one that has no turn any more: the database is not what it was, where it has fewer signs of life than when this
  * process came in, or not its last transaction. */
-static bool fail_fenced (Pg *self, GError **error)
+bool ecfs_pg_fail_fenced (Pg *self, GError **error)
 {
     g_autofree char *sql = g_strdup_printf ("SELECT session = '%s', beat FROM \"%s\".members WHERE id = %" PRId64,
                                             self->session, self->schema, self->member);
@@ -287,7 +290,7 @@ bool ecfs_pg_check_same (Pg *self, GError **error)
         g_strdup_printf ("SELECT 1 FROM \"%s\".members WHERE id = %" PRId64 " AND session = '%s' AND txn >= %" PRIu64,
                          self->schema, self->member, self->session, self->committed);
     autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking whether it is as it was", error);
-    return rows != NULL && (PQntuples (rows) == 1 || fail_fenced (self, error));
+    return rows != NULL && (PQntuples (rows) == 1 || ecfs_pg_fail_fenced (self, error));
 }
 
 char *ecfs_pg_sign (const Pg *self)
@@ -302,7 +305,7 @@ bool ecfs_pg_beat (Pg *self, GError **error)
     g_autofree char *sql = ecfs_pg_sign (self);
     return ecfs_pg_connect (self, error) && ecfs_pg_end_read (self, error) &&
            ecfs_pg_run_sql (self, sql, "a sign of life", &changes, error) &&
-           (changes == 1 || fail_fenced (self, error));
+           (changes == 1 || ecfs_pg_fail_fenced (self, error));
 }
 
 bool ecfs_pg_begin (Pg *self, GError **error)
@@ -326,7 +329,7 @@ bool ecfs_pg_begin (Pg *self, GError **error)
     if (!ecfs_pg_is_away (self))
         (void) ecfs_pg_run_sql (self, "ROLLBACK", "ROLLBACK", NULL, NULL); /* nothing was changed */
     ecfs_pg_forget (self);
-    return begun && fail_fenced (self, error);
+    return begun && ecfs_pg_fail_fenced (self, error);
 }
 
 /* The row is locked until the former connection's transaction has ended, one way or the other; and what is committed is
@@ -344,12 +347,12 @@ int ecfs_pg_settle (Pg *self, GError **error)
     if (rows == NULL)
         return -1;
     if (PQntuples (rows) != 1) {
-        told (fail_fenced (self, error));
+        told (ecfs_pg_fail_fenced (self, error));
         return -1;
     }
     uint64_t last = g_ascii_strtoull (PQgetvalue (rows, 0, 0), NULL, 10);
     if (last != self->txn && last != self->committed) {
-        told (fail_fenced (self, error));
+        told (ecfs_pg_fail_fenced (self, error));
         return -1;
     }
     self->unsettled = false;
@@ -466,8 +469,8 @@ bool ecfs_pg_look_around (Pg *self, GError **error)
     for (guint i = 0; i < silent->len; i++)
         g_message ("catalog %s: nothing was heard of %s for %d s: it is taken for dead", self->name,
                    ((Other *) g_ptr_array_index (silent, i))->who, (int) (ecfs_pg_dead_us / G_USEC_PER_SEC));
-    if (begin_turn (self, error) && fence (self, silent, &all, error) && (stays || lead_if_free (self, error)) &&
-        ecfs_pg_run_sql (self, "COMMIT", "leading it", NULL, error))
+    if (begin_turn (self, error) && fence (self, silent, &all, error) && ecfs_pg_sweep_locks (self, error) &&
+        (stays || lead_if_free (self, error)) && ecfs_pg_run_sql (self, "COMMIT", "leading it", NULL, error))
         return true;
     self->leads = led; /* it is looked at again, also where COMMIT took effect after all */
     if (!ecfs_pg_is_away (self))
@@ -570,4 +573,112 @@ char *ecfs_pg_own_host (Pg *self)
                            : NULL;
     return rows == NULL || PQntuples (rows) == 0 || PQgetisnull (rows, 0, 0) ? NULL
                                                                              : g_strdup (PQgetvalue (rows, 0, 0));
+}
+
+/*
+ * Locks of files: `locks`, a row for each range that an owner holds. A row counts as long as its session is a member's,
+ * so who is taken for dead has lost its locks in the same moment.
+ *
+ * They do not take the turn that changes of the namespace take, which is held while others commit. Who sets locks of a
+ * file locks the row of `lock_turns` that its number falls to, and then looks and writes: each statement sees what was
+ * committed before it began, so nobody is granted what another was granted at the same time. All is one transaction
+ * that is sent at once.
+ */
+
+bool ecfs_pg_make_lock_tables (Pg *self, GError **error)
+{
+    g_autofree char *look = g_strdup_printf ("SELECT to_regclass ('\"%s\".locks') IS NOT NULL", self->schema);
+    autoresult *there = ecfs_pg_ask_sql (self, look, "looking what is there", error);
+    if (there == NULL)
+        return false;
+    g_autofree char *sql = g_strdup_printf (
+        "CREATE TABLE \"%1$s\".locks (session text NOT NULL, ino bigint NOT NULL, kind bigint NOT NULL, owner bigint "
+        "NOT NULL, first bigint NOT NULL, last bigint NOT NULL, exclusive boolean NOT NULL, PRIMARY KEY (ino, kind, "
+        "session, owner, first)); CREATE TABLE \"%1$s\".lock_turns (id bigint PRIMARY KEY); "
+        "INSERT INTO \"%1$s\".lock_turns SELECT generate_series (0, %2$d)",
+        self->schema, N_LOCK_TURNS - 1);
+    return strcmp (PQgetvalue (there, 0, 0), "t") == 0 || ecfs_pg_run_sql (self, sql, "making its tables", NULL, error);
+}
+
+bool ecfs_pg_sweep_locks (Pg *self, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf ("DELETE FROM \"%1$s\".locks l WHERE NOT EXISTS (SELECT 1 FROM "
+                                            "\"%1$s\".members m WHERE m.session = l.session)",
+                                            self->schema);
+    return ecfs_pg_run_sql (self, sql, "sweeping locks", NULL, error);
+}
+
+/* "(first, last, exclusive), ..." */
+static char *list_of (const GArray *ranges)
+{
+    GString *list = g_string_new (NULL);
+    for (guint i = 0; i < ranges->len; i++) {
+        const EcfsLockRange *range = &g_array_index (ranges, EcfsLockRange, i);
+        g_string_append_printf (list, "%s(%" PRId64 ", %" PRId64 ", %s)", i > 0 ? ", " : "", range->first, range->last,
+                                range->exclusive ? "true" : "false");
+    }
+    return g_string_free (list, FALSE);
+}
+
+/* A condition: nobody else holds what conflicts with the list. */
+static char *is_free (const Pg *self, const EcfsLockOwner *owner, const char *list)
+{
+    return g_strdup_printf (
+        "NOT EXISTS (SELECT 1 FROM \"%1$s\".locks l JOIN \"%1$s\".members m ON m.session = l.session JOIN (VALUES "
+        "%2$s) v (first, last, exclusive) ON l.first <= v.last AND l.last >= v.first AND (l.exclusive OR v.exclusive) "
+        "WHERE l.ino = %3$" PRId64 " AND l.kind = %4$d AND (l.session <> '%5$s' OR l.owner <> %6$" PRId64 "))",
+        self->schema, list, (int64_t) owner->ino, (int) owner->kind, self->session, (int64_t) owner->owner);
+}
+
+static void add_insert (GString *sql, const Pg *self, const EcfsLockOwner *owner, const char *list, const char *free)
+{
+    g_string_append_printf (sql,
+                            "INSERT INTO \"%s\".locks SELECT '%s', %" PRId64 ", %d, %" PRId64
+                            ", v.first, v.last, v.exclusive FROM (VALUES %s) v (first, last, exclusive) WHERE %s; ",
+                            self->schema, self->session, (int64_t) owner->ino, (int) owner->kind,
+                            (int64_t) owner->owner, list, free);
+}
+
+bool ecfs_pg_lock_set (Pg *self, const EcfsLockOwner *owner, const GArray *ranges, bool *ret_granted, GError **error)
+{
+    g_autofree char *list = list_of (ranges);
+    g_autofree char *free = ranges->len == 0 ? g_strdup ("true") : is_free (self, owner, list);
+    g_autoptr (GString) sql = g_string_new (NULL);
+    g_string_append_printf (sql, "SELECT 1 FROM \"%s\".lock_turns WHERE id = %d FOR UPDATE; ", self->schema,
+                            (int) (owner->ino % N_LOCK_TURNS));
+    g_string_append_printf (sql,
+                            "DELETE FROM \"%s\".locks WHERE ino = %" PRId64
+                            " AND kind = %d AND session = '%s' AND owner = %" PRId64 " AND %s; ",
+                            self->schema, (int64_t) owner->ino, (int) owner->kind, self->session,
+                            (int64_t) owner->owner, free);
+    if (ranges->len > 0)
+        add_insert (sql, self, owner, list, free);
+    g_string_append_printf (
+        sql, "SELECT %s, EXISTS (SELECT 1 FROM \"%s\".members WHERE id = %" PRId64 " AND session = '%s')", free,
+        self->schema, self->member, self->session);
+    if (!ecfs_pg_end_read (self, error))
+        return false;
+    autoresult *row = ecfs_pg_ask_sql (self, sql->str, "locking a file", error);
+    if (row == NULL)
+        return false;
+    *ret_granted = strcmp (PQgetvalue (row, 0, 0), "t") == 0;
+    return strcmp (PQgetvalue (row, 0, 1), "t") == 0 || ecfs_pg_fail_fenced (self, error);
+}
+
+bool ecfs_pg_lock_find (Pg *self, const EcfsLockOwner *owner, const EcfsLockRange *wanted, bool *ret_there,
+                        EcfsLockRange *ret_found, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf (
+        "SELECT l.first, l.last, l.exclusive FROM \"%1$s\".locks l JOIN \"%1$s\".members m ON m.session = l.session "
+        "WHERE l.ino = %2$" PRId64 " AND l.kind = %3$d AND l.session <> '%4$s' AND l.first <= %5$" PRId64
+        " AND l.last >= %6$" PRId64 " AND (l.exclusive OR %7$s) ORDER BY l.first LIMIT 1",
+        self->schema, (int64_t) owner->ino, (int) owner->kind, self->session, wanted->last, wanted->first,
+        wanted->exclusive ? "true" : "false");
+    autoresult *rows = ecfs_pg_end_read (self, error) ? ecfs_pg_ask_sql (self, sql, "looking for locks", error) : NULL;
+    *ret_there = rows != NULL && PQntuples (rows) == 1;
+    if (*ret_there)
+        *ret_found = (EcfsLockRange){.first = g_ascii_strtoll (PQgetvalue (rows, 0, 0), NULL, 10),
+                                     .last = g_ascii_strtoll (PQgetvalue (rows, 0, 1), NULL, 10),
+                                     .exclusive = strcmp (PQgetvalue (rows, 0, 2), "t") == 0};
+    return rows != NULL;
 }

@@ -44,6 +44,7 @@ typedef struct Pg {
     bool is_behind;            /* it is not the database that it was: nothing may be changed, but read */
     uint64_t txn;              /* number of the last transaction begun in the session */
     uint64_t committed;        /* of the last that is known to be committed */
+    unsigned n_made;           /* connections until now */
     unsigned n_begun;          /* changes when a transaction, and so its cursors, may have ended */
     bool reading;              /* its transaction, if there is one, only reads */
     bool unsettled;            /* the connection went during its COMMIT */
@@ -107,6 +108,16 @@ char *ecfs_pg_leader (Pg *self);
 bool ecfs_pg_tell_peer (Pg *self, const char *address, GError **error);
 GPtrArray *ecfs_pg_peers (Pg *self, GError **error);
 char *ecfs_pg_own_host (Pg *self);
+/** Why a session is none any more: ESTALE; false. */
+bool ecfs_pg_fail_fenced (Pg *self, GError **error);
+/** Within the turn: the tables of locks, if they are not there. */
+bool ecfs_pg_make_lock_tables (Pg *self, GError **error);
+/** Removes locks of those that have no session. */
+bool ecfs_pg_sweep_locks (Pg *self, GError **error);
+/** See locks.h. */
+bool ecfs_pg_lock_set (Pg *self, const EcfsLockOwner *owner, const GArray *ranges, bool *ret_granted, GError **error);
+bool ecfs_pg_lock_find (Pg *self, const EcfsLockOwner *owner, const EcfsLockRange *wanted, bool *ret_there,
+                        EcfsLockRange *ret_found, GError **error);
 /** Sends the end of a read that waits to be sent. */
 bool ecfs_pg_end_read (Pg *self, GError **error);
 /** BEGIN for writing: the turn of this process, which surely is no other's. */

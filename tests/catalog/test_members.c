@@ -1,6 +1,7 @@
 /* Several that have one catalog in PostgreSQL open for writing. */
 #include "catalog/catalog.h"
 #include "catalog/db.h"
+#include "catalog/locks.h"
 #include "catalog/marks.h"
 #include "catalog/pg_priv.h"
 #include "check_db.h"
@@ -220,6 +221,120 @@ static void test_dead_leader (void)
     g_assert_false (ecfs_catalog_leads (m.catalogs[0]));
     OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[0]), &e));
     m.catalogs[0] = open_member (m.locations[0]);
+    clear_members (&m);
+}
+
+/* Locks */
+
+/* One range of an owner, or none; whether it is granted. */
+static bool lock_range (EcfsCatalog *catalog, uint64_t owner, int64_t first, int64_t last, EcfsLockType type)
+{
+    const EcfsLockOwner who = {.ino = ECFS_ROOT_INO, .owner = owner, .kind = ECFS_LOCK_FCNTL};
+    g_autoptr (GArray) ranges = ecfs_lock_ranges_new ();
+    bool granted = false;
+    ecfs_lock_ranges_set (ranges, first, last, type);
+    OK (e, ecfs_catalog_lock_set (catalog, &who, ranges, &granted, &e));
+    return granted;
+}
+
+static bool lock_all (EcfsCatalog *catalog, EcfsLockType type)
+{
+    return lock_range (catalog, 1, 0, ECFS_LOCK_END, type);
+}
+
+static void test_locks (void)
+{
+    Members m;
+    bool there;
+    EcfsLockRange found;
+    const EcfsLockOwner who = {.ino = ECFS_ROOT_INO, .owner = 1, .kind = ECFS_LOCK_FCNTL};
+    init_members (&m);
+    g_assert_true (lock_range (m.catalogs[0], 1, 10, 19, ECFS_LOCK_EXCLUSIVE));
+    g_assert_true (lock_range (m.catalogs[1], 1, 20, ECFS_LOCK_END, ECFS_LOCK_EXCLUSIVE));
+    g_assert_true (lock_range (m.catalogs[2], 1, 0, 9, ECFS_LOCK_SHARED));
+    g_assert_false (lock_range (m.catalogs[2], 1, 0, 10, ECFS_LOCK_SHARED)); /* and it has what it had */
+    g_assert_false (lock_range (m.catalogs[0], 1, 9, 19, ECFS_LOCK_EXCLUSIVE));
+    g_assert_true (lock_range (m.catalogs[0], 1, 9, 19, ECFS_LOCK_SHARED));
+    g_assert_false (lock_range (m.catalogs[0], 2, 9, 9, ECFS_LOCK_EXCLUSIVE)); /* of its own other owner, too */
+    OK (e, ecfs_catalog_lock_find (m.catalogs[1], &who, &(EcfsLockRange){0, 30, true}, &there, &found, &e));
+    g_assert_true (there && found.first == 0 && found.last == 9 && !found.exclusive);
+    OK (e, ecfs_catalog_lock_find (m.catalogs[0], &who, &(EcfsLockRange){9, 19, false}, &there, &found, &e));
+    g_assert_false (there);
+    g_assert_true (lock_all (m.catalogs[0], ECFS_LOCK_NONE));
+    g_assert_true (lock_all (m.catalogs[1], ECFS_LOCK_SHARED));
+    g_assert_false (lock_all (m.catalogs[2], ECFS_LOCK_EXCLUSIVE));
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[1]), &e));
+    g_assert_true (lock_all (m.catalogs[2], ECFS_LOCK_EXCLUSIVE));
+    m.catalogs[1] = open_member (m.locations[1]);
+    g_assert_false (lock_all (m.catalogs[1], ECFS_LOCK_SHARED));
+    clear_members (&m);
+}
+
+/* Who is taken for dead has none any more, and is told so. */
+static void test_locks_of_the_dead (void)
+{
+    Members m;
+    bool granted;
+    const EcfsLockOwner who = {.ino = ECFS_ROOT_INO, .owner = 1, .kind = ECFS_LOCK_FCNTL};
+    g_autoptr (GArray) none = ecfs_lock_ranges_new ();
+    init_members (&m);
+    g_assert_true (lock_all (m.catalogs[2], ECFS_LOCK_EXCLUSIVE));
+    g_assert_false (lock_all (m.catalogs[1], ECFS_LOCK_EXCLUSIVE));
+    ecfs_pg_dead_us = 2 * G_USEC_PER_SEC;
+    bool free = false;
+    for (int64_t until_us = g_get_monotonic_time () + 30 * G_USEC_PER_SEC; !free && g_get_monotonic_time () < until_us;
+         free = lock_all (m.catalogs[1], ECFS_LOCK_EXCLUSIVE)) {
+        run_pg_sql (m.one.path, "UPDATE members SET beat = 1, txn = 1 WHERE id = 4"); /* as if it were silent */
+        g_usleep (G_USEC_PER_SEC / 10);
+        OK (e, ecfs_catalog_look_around (m.catalogs[1], &e));
+    }
+    g_assert_true (free);
+    ecfs_pg_dead_us = 20 * G_USEC_PER_SEC;
+    g_assert_cmpint (CODE (e, ecfs_catalog_lock_set (m.catalogs[2], &who, none, &granted, &e)), ==, ESTALE);
+    g_assert_nonnull (ecfs_catalog_behind (m.catalogs[2]));
+    OK (e, ecfs_catalog_close (g_steal_pointer (&m.catalogs[2]), &e));
+    m.catalogs[2] = open_member (m.locations[2]);
+    g_assert_false (lock_all (m.catalogs[2], ECFS_LOCK_EXCLUSIVE));
+    clear_members (&m);
+}
+
+typedef struct Locker {
+    EcfsCatalog *catalog;
+    pthread_t thread;
+} Locker;
+
+static unsigned n_inside, n_counted;
+
+static void *lock_and_count (void *data)
+{
+    const Locker *self = data;
+    for (unsigned n = 0; n < 50;) {
+        if (!lock_all (self->catalog, ECFS_LOCK_EXCLUSIVE))
+            continue;
+        g_assert_cmpuint (++n_inside, ==, 1); /* not atomic: nobody else is here */
+        unsigned before = n_counted;
+        g_usleep (100);
+        n_counted = before + 1;
+        n_inside--;
+        g_assert_true (lock_all (self->catalog, ECFS_LOCK_NONE));
+        n++;
+    }
+    return NULL;
+}
+
+static void test_lock_is_held_once (void)
+{
+    Members m;
+    Locker lockers[N_MEMBERS];
+    init_members (&m);
+    n_counted = 0;
+    for (unsigned i = 0; i < N_MEMBERS; i++) {
+        lockers[i].catalog = m.catalogs[i];
+        g_assert_cmpint (pthread_create (&lockers[i].thread, NULL, lock_and_count, &lockers[i]), ==, 0);
+    }
+    for (unsigned i = 0; i < N_MEMBERS; i++)
+        g_assert_cmpint (pthread_join (lockers[i].thread, NULL), ==, 0);
+    g_assert_cmpuint (n_counted, ==, N_MEMBERS * 50);
     clear_members (&m);
 }
 
@@ -559,6 +674,9 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/who-opens-it-to-lead", test_to_lead);
     g_test_add_func ("/members/where-peers-are", test_peers);
     g_test_add_func ("/members/a-dead-leader", test_dead_leader);
+    g_test_add_func ("/members/locks", test_locks);
+    g_test_add_func ("/members/locks-of-the-dead", test_locks_of_the_dead);
+    g_test_add_func ("/members/a-lock-is-held-once", test_lock_is_held_once);
     g_test_add_func ("/members/one-stages-a-file", test_one_stages);
     g_test_add_func ("/members/leads-when-committed", test_leads_when_committed);
     g_test_add_func ("/members/orphans", test_orphans);
