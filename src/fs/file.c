@@ -129,6 +129,12 @@ static bool is_as_seen (EcfsFs *self, uint64_t ino)
     return false;
 }
 
+void ecfs_fs_look_again (EcfsFs *self, uint64_t ino)
+{
+    if (!is_as_seen (self, ino))
+        (void) fuse_lowlevel_notify_inval_inode (self->session, ino, 0, 0); /* it may not know it */
+}
+
 static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct fuse_file_info *fi)
 {
     EcfsFs *self = ecfs_fs_of (req);
@@ -265,8 +271,7 @@ static void op_create (fuse_req_t req, fuse_ino_t parent, const char *name, mode
 
 static void op_release (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    ecfs_fs_handle_free (ecfs_fs_of (req), ecfs_handle_of (fi));
-    fuse_reply_err (req, 0);
+    ecfs_fs_locks_release (req, ecfs_handle_of (fi));
 }
 
 /* Reading */
@@ -344,6 +349,10 @@ static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 {
     EcfsContent *content = NULL;
     g_autoptr (GError) error = NULL;
+    if (atomic_load (&ecfs_handle_of (fi)->lost_lock)) {
+        fuse_reply_err (req, EIO);
+        return;
+    }
     EcfsStaged *staged = source (ecfs_fs_of (req), ino, fi, &content, &error);
     if (staged != NULL) {
         struct fuse_bufvec data = FUSE_BUFVEC_INIT (size);
@@ -472,20 +481,31 @@ static void reply_change (fuse_req_t req, EcfsStaged *staged, bool may_go_on, bo
     pause_unref (self);
 }
 
+/* The kernel appends at the end that it knows, where others may have appended meanwhile. */
+static off_t where_to (EcfsFs *self, uint64_t ino, EcfsStaged *staged, int flags, off_t offset)
+{
+    struct stat now;
+    if (!self->shared || !(flags & O_APPEND) || fstat (ecfs_staged_fd (staged), &now) != 0 || now.st_size == offset)
+        return offset;
+    ecfs_fs_locks_forget (self->locks, ino); /* it has put the bytes into its pages elsewhere */
+    return now.st_size;
+}
+
 static void op_write_buf (fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *from, off_t offset,
                           struct fuse_file_info *fi)
 {
     EcfsStaged *staged = ecfs_handle_of (fi)->staged;
     g_autoptr (GError) error = NULL;
     size_t size = fuse_buf_size (from);
-    if (staged == NULL) {
-        fuse_reply_err (req, EBADF);
+    if (staged == NULL || atomic_load (&ecfs_handle_of (fi)->lost_lock)) {
+        fuse_reply_err (req, staged == NULL ? EBADF : EIO);
         return;
     }
     if (!ecfs_staged_change_begin (staged, (uint64_t) offset, size, &error)) {
         ecfs_fs_reply_error (req, ino, "write", error);
         return;
     }
+    offset = where_to (ecfs_fs_of (req), ino, staged, fi->flags, offset);
     struct fuse_bufvec to = FUSE_BUFVEC_INIT (size);
     to.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
     to.buf[0].fd = ecfs_staged_fd (staged);
@@ -578,6 +598,10 @@ typedef struct Flush {
     fuse_req_t req;
     uint64_t ino;
     const char *operation;
+    void (*done) (void *user, int code); /* NULL: it is answered */
+    void *user;
+    uint64_t owner; /* of locks, who closes it; valid with is_close */
+    bool is_close;
     EcfsStaged *staged;
     atomic_uint n_refs;
     atomic_bool killed;
@@ -595,10 +619,13 @@ static void flushed (void *user, const GError *error)
 {
     Flush *self = user;
     fuse_req_interrupt_func (self->req, NULL, NULL); /* returns when no interrupt is being handled any more */
-    if (error == NULL)
-        fuse_reply_err (self->req, 0);
+    int code = error == NULL ? 0 : ecfs_fs_log_error (ecfs_fs_of (self->req), self->ino, self->operation, error);
+    if (self->done != NULL)
+        self->done (self->user, code);
+    else if (self->is_close)
+        ecfs_fs_locks_close (self->req, self->ino, self->owner, code);
     else
-        ecfs_fs_reply_error (self->req, self->ino, self->operation, error);
+        fuse_reply_err (self->req, code);
     flush_unref (self);
 }
 
@@ -612,17 +639,15 @@ static void flush_interrupted (fuse_req_t req, void *user)
 }
 
 /* Takes the reference to @staged. */
-static void flush (fuse_req_t req, uint64_t ino, const char *operation, EcfsStaged *staged,
+static void flush (const Flush *wanted, EcfsStaged *staged,
                    void (*begin) (EcfsStaged *staged, EcfsStagedDone done, void *user))
 {
-    Flush *self = g_new0 (Flush, 1);
-    self->req = req;
-    self->ino = ino;
-    self->operation = operation;
+    Flush *self = g_new (Flush, 1);
+    *self = *wanted;
     self->staged = staged;
     atomic_init (&self->n_refs, 2);
-    atomic_init (&self->killed, ecfs_fs_is_killed (fuse_req_ctx (req)->pid));
-    fuse_req_interrupt_func (req, flush_interrupted, self);
+    atomic_init (&self->killed, ecfs_fs_is_killed (fuse_req_ctx (self->req)->pid));
+    fuse_req_interrupt_func (self->req, flush_interrupted, self);
     begin (staged, flushed, self);
     if (atomic_load (&self->killed)) /* perhaps before it could be found */
         ecfs_staged_hurry (self->staged, self);
@@ -644,17 +669,30 @@ static bool is_emptied (EcfsFs *self, uint64_t ino)
 static void op_flush (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     EcfsStaged *staged = ecfs_handle_of (fi)->staged;
+    const Flush wanted = {.req = req, .ino = ino, .operation = "close", .owner = fi->lock_owner, .is_close = true};
     if (staged == NULL || is_emptied (ecfs_fs_of (req), ino))
-        fuse_reply_err (req, 0);
+        ecfs_fs_locks_close (req, ino, fi->lock_owner, 0);
     else
-        flush (req, ino, "close", ecfs_staged_ref (staged), ecfs_staged_flush);
+        flush (&wanted, ecfs_staged_ref (staged), ecfs_staged_flush);
+}
+
+bool ecfs_fs_store (fuse_req_t req, uint64_t ino, const char *operation, void (*done) (void *user, int code),
+                    void *user)
+{
+    EcfsArchive *archive = ecfs_fs_of (req)->archive;
+    const Flush wanted = {.req = req, .ino = ino, .operation = operation, .done = done, .user = user};
+    EcfsStaged *staged = ecfs_staged_is_newer (archive, ino) ? ecfs_staged_find (archive, ino) : NULL;
+    if (staged != NULL)
+        flush (&wanted, staged, ecfs_staged_flush);
+    return staged != NULL;
 }
 
 static void op_fsync (fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
     EcfsStaged *staged = ecfs_staged_find (ecfs_fs_of (req)->archive, ino);
     if (staged != NULL) {
-        flush (req, ino, "fsync", staged, ecfs_staged_fsync);
+        const Flush wanted = {.req = req, .ino = ino, .operation = "fsync"};
+        flush (&wanted, staged, ecfs_staged_fsync);
         return;
     }
     g_autoptr (GError) error = NULL;

@@ -4,7 +4,7 @@
  *
  * inode.c: who keeps an inode alive. Each inode that the kernel knows (lookups) or has open (handles) has an EcfsInode;
  * an inode without names is dropped from the catalog when both counts are zero.
- * name.c: the namespace; dir.c: listing; file.c: content; xattr.c: attributes by name.
+ * name.c: the namespace; dir.c: listing; file.c: content; xattr.c: attributes by name; locks.c: flock and fcntl.
  */
 #ifndef ECFS_FS_FS_PRIV_H
 #define ECFS_FS_FS_PRIV_H
@@ -32,6 +32,7 @@ typedef struct EcfsFs {
     void (*connected) (struct EcfsFs *self);
     atomic_flag was_connected;
     struct EcfsFsFollow *follow; /* NULL: this mount follows nobody */
+    struct EcfsFsLocks *locks;   /* NULL: the kernel has them */
 
     EcfsMutex lock;
     GHashTable *inodes;  /* &ino → EcfsInode; guarded by lock */
@@ -58,6 +59,7 @@ typedef struct EcfsHandle {
     EcfsStaged *staged;          /* NULL: open for reading only */
     EcfsContent *followed;       /* as opened, of a mount for reading only; guarded by fs->lock, as the next */
     EcfsAttr opened;             /* as it was then; valid with followed */
+    atomic_bool lost_lock;       /* it had one, and another may have it now: nothing is read or written */
     atomic_int_least64_t at_end; /* of a directory: what was made after its listing began is not in it */
 } EcfsHandle;
 
@@ -117,6 +119,12 @@ void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t 
                        void (*done) (void *user, const GError *error), void *user);
 /** Where data or a hole (SEEK_DATA, SEEK_HOLE) begins at or after @offset; UINT64_MAX: nowhere. */
 uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, int whence);
+/** Has what was written of a file stored, as close(2) does, and calls @done once with an errno. @operation is for
+ * messages. False: there is nothing to store, and nothing is called. */
+bool ecfs_fs_store (fuse_req_t req, uint64_t ino, const char *operation, void (*done) (void *user, int code),
+                    void *user);
+/** Of a shared archive: what is read from now on is what is stored now. May wait until reads have ended. */
+void ecfs_fs_look_again (EcfsFs *self, uint64_t ino);
 
 /* follow.c: all but begin () accept NULL. */
 typedef struct EcfsFsFollow EcfsFsFollow;
@@ -138,6 +146,21 @@ bool ecfs_fs_followed_attr (EcfsFs *self, uint64_t ino, EcfsAttr *ret_attr);
 void ecfs_fs_follow_stop (EcfsFsFollow *self);
 /** After stop (), when no operation is under way. */
 void ecfs_fs_follow_free (EcfsFsFollow *self);
+
+/* locks.c: all but the operations accept NULL, which start () returns where the kernel has the locks. */
+typedef struct EcfsFsLocks EcfsFsLocks;
+EcfsFsLocks *ecfs_fs_locks_start (EcfsFs *fs);
+/** When the kernel asks no more: gives all back. */
+void ecfs_fs_locks_stop (EcfsFsLocks *self);
+/** When no operation is under way. */
+void ecfs_fs_locks_free (EcfsFsLocks *self);
+/** Answers a close of a descriptor with @code, when what @owner has locked with fcntl is free. */
+void ecfs_fs_locks_close (fuse_req_t req, uint64_t ino, uint64_t owner, int code);
+/** Ends an open file, and what was locked with it; answers. */
+void ecfs_fs_locks_release (fuse_req_t req, EcfsHandle *handle);
+/** Has the kernel forget, soon, what it has of a file; where mounts share locks. */
+void ecfs_fs_locks_forget (EcfsFsLocks *self, uint64_t ino);
+void ecfs_fs_lock_ops (struct fuse_lowlevel_ops *ops);
 
 /* options.c */
 /** Appends ",NAMEVALUE" to a list for libfuse, with commas of the value escaped. */

@@ -109,8 +109,9 @@ static void op_init (void *user, struct fuse_conn_info *conn)
                             FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_SPLICE_READ |
                             FUSE_CAP_SPLICE_WRITE | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPORT_SUPPORT;
     /* Without HANDLE_KILLPRIV the kernel itself clears set-user-ID bits on write, truncate and chown, by setattr. */
+    const unsigned locks = FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS; /* of machines that do not know of each other */
     const unsigned refused = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_POSIX_ACL |
-                             FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
+                             FUSE_CAP_DONT_MASK | (self->fs.shared ? 0 : locks);
     conn->want |= wanted & conn->capable;
     if (!self->fs.readonly &&
         !self->fs.shared) { /* nobody else changes content, so new times say nothing about cached pages */
@@ -153,6 +154,8 @@ static bool make_session (Mount *self, GError **error)
     ecfs_fs_dir_ops (&ops);
     ecfs_fs_file_ops (&ops);
     ecfs_fs_xattr_ops (&ops);
+    if (self->fs.shared)
+        ecfs_fs_lock_ops (&ops);
 
     g_autoptr (GString) options = session_options (self);
     struct fuse_args args = FUSE_ARGS_INIT (0, NULL);
@@ -332,6 +335,8 @@ static bool start_and_serve (Mount *self, GError **error)
     }
     if (ok && self->options->follow)
         ok = (self->fs.follow = ecfs_fs_follow_begin (&self->fs, self->session, error)) != NULL;
+    if (ok)
+        self->fs.locks = ecfs_fs_locks_start (&self->fs);
     EcfsEvents *events = ecfs_events_new (archive);
     EcfsWatch *watch = ok && !self->fs.readonly ? ecfs_watch_start (archive, events) : NULL;
     EcfsAlarms *alarms = ok && !self->fs.readonly ? ecfs_alarms_start (archive, events) : NULL;
@@ -340,6 +345,7 @@ static bool start_and_serve (Mount *self, GError **error)
     ecfs_watch_stop (watch);
     ecfs_events_free (events);
     ecfs_fs_follow_stop (self->fs.follow);
+    ecfs_fs_locks_stop (self->fs.locks);
     ecfs_archive_end_repairs (archive);
     ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);
     if (!self->fs.readonly)
@@ -347,6 +353,7 @@ static bool start_and_serve (Mount *self, GError **error)
     ecfs_report_stop (g_steal_pointer (&self->report));
     ecfs_archive_stop (archive);
     ecfs_fs_follow_free (g_steal_pointer (&self->fs.follow));
+    ecfs_fs_locks_free (g_steal_pointer (&self->fs.locks));
     if (ok && n_left > 0)
         return ecfs_fail (error, EIO, "%u files could not be stored; they stay in %s/staging for the next mount",
                           n_left, ecfs_archive_directory (archive));
