@@ -109,18 +109,23 @@ static bool believe_pages (EcfsFs *self, uint64_t ino)
 }
 
 /* What was stored elsewhere since it was opened last is seen from now on: by this kernel, and by those who have it open
- * still. Whether what the kernel has of it still counts. */
-static bool is_as_seen (EcfsFs *self, uint64_t ino)
+ * still. Whether what the kernel has of it still counts. *@ret_gone: another machine has removed it. */
+static bool is_as_seen (EcfsFs *self, uint64_t ino, bool *ret_gone)
 {
     EcfsAttr attr;
-    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, NULL))
+    g_autoptr (GError) error = NULL;
+    *ret_gone = false;
+    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, &error)) {
+        *ret_gone = ecfs_errno (error) == ENOENT;
         return false; /* reading it tells why */
+    }
     ecfs_mutex_lock (&self->lock);
     EcfsInode *inode = ecfs_fs_inode_locked (self, ino);
     bool same = inode->seen.ino == ino && inode->seen.ctime_ns == attr.ctime_ns &&
                 inode->seen.committed_size == attr.committed_size &&
                 inode->seen.committed_mtime_ns == attr.committed_mtime_ns;
     inode->seen = attr;
+    *ret_gone = attr.nlink == 0 && !inode->unlinked;
     ecfs_mutex_unlock (&self->lock);
     if (same)
         return true;
@@ -131,19 +136,29 @@ static bool is_as_seen (EcfsFs *self, uint64_t ino)
 
 void ecfs_fs_look_again (EcfsFs *self, uint64_t ino)
 {
-    if (!is_as_seen (self, ino))
+    bool is_gone;
+    if (!is_as_seen (self, ino, &is_gone))
         (void) fuse_lowlevel_notify_inval_inode (self->session, ino, 0, 0); /* it may not know it */
 }
 
 static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct fuse_file_info *fi)
 {
+    bool is_gone = false;
     EcfsFs *self = ecfs_fs_of (req);
     fi->fh = (uintptr_t) ecfs_fs_handle_new (self, ino, staged);
+    ecfs_handle_of (fi)->writes = (fi->flags & O_ACCMODE) != O_RDONLY;
     /* All changes of content come through this kernel and its page cache, so what it has is what there is; unless an
      * endpoint lied, or others change it, too. */
     fi->keep_cache = believe_pages (self, ino);
     if (self->shared)
-        fi->keep_cache = is_as_seen (self, ino) && fi->keep_cache;
+        fi->keep_cache = is_as_seen (self, ino, &is_gone) && fi->keep_cache;
+    if (is_gone) { /* the kernel looks for who has its name now */
+        ecfs_fs_handle_free (self, ecfs_handle_of (fi));
+        fuse_reply_err (req, ESTALE);
+        return;
+    }
+    if (self->shared && staged != NULL && !(fi->flags & O_TRUNC))
+        ecfs_fs_rests (self, ecfs_handle_of (fi));
     if (fuse_reply_open (req, fi) != 0)
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));
 }
@@ -194,7 +209,12 @@ static void clear_id_bits (EcfsFs *self, uint64_t ino)
 static void opened_for_writing (void *user, EcfsStaged *staged, const GError *error)
 {
     Open *request = user;
-    if (staged == NULL) {
+    if (staged == NULL && ecfs_fs_of (request->req)->shared && ecfs_errno (error) == ENOENT) {
+        fuse_reply_err (request->req, ESTALE); /* another machine has removed it: its name may be another's */
+    } else if (staged == NULL && ecfs_errno (error) == EBUSY && !(request->fi.flags & O_TRUNC) &&
+               ecfs_fs_locks_held_elsewhere (ecfs_fs_of (request->req)->locks, request->ino)) {
+        reply_open (request->req, request->ino, NULL, &request->fi); /* who locks it takes turns */
+    } else if (staged == NULL) {
         ecfs_fs_reply_error (request->req, request->ino, "opening it for writing", error);
     } else {
         EcfsFs *self = ecfs_fs_of (request->req);
@@ -459,23 +479,23 @@ static void pause_interrupted (fuse_req_t req, void *user)
     ecfs_staged_unpause (self->staged, self);
 }
 
-/* Answers a change, at once where it @may_go_on. */
-static void reply_change (fuse_req_t req, EcfsStaged *staged, bool may_go_on, bool is_write, size_t n_written)
+/* Answers a change; @pausing, which is taken: its writer is to wait for room, if it is not NULL. */
+static void reply_change (fuse_req_t req, EcfsStaged *pausing, bool is_write, size_t n_written)
 {
-    if (may_go_on && is_write) {
+    if (pausing == NULL && is_write) {
         fuse_reply_write (req, n_written);
         return;
     }
-    if (may_go_on) {
+    if (pausing == NULL) {
         fuse_reply_err (req, 0);
         return;
     }
     Pause *self = g_new (Pause, 1);
-    *self = (Pause){.req = req, .staged = ecfs_staged_ref (staged), .n_written = n_written, .is_write = is_write};
+    *self = (Pause){.req = req, .staged = pausing, .n_written = n_written, .is_write = is_write};
     atomic_init (&self->n_refs, 2);
     atomic_init (&self->interrupted, false);
     fuse_req_interrupt_func (req, pause_interrupted, self);
-    ecfs_staged_pause (staged, pause_ended, self);
+    ecfs_staged_pause (self->staged, pause_ended, self);
     if (atomic_load (&self->interrupted)) /* perhaps before it could be found */
         ecfs_staged_unpause (self->staged, self);
     pause_unref (self);
@@ -491,56 +511,142 @@ static off_t where_to (EcfsFs *self, uint64_t ino, EcfsStaged *staged, int flags
     return now.st_size;
 }
 
-static void op_write_buf (fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *from, off_t offset,
-                          struct fuse_file_info *fi)
+/* A write or fallocate. */
+typedef struct Change {
+    fuse_req_t req;
+    uint64_t ino;
+    EcfsHandle *handle;
+    int flags; /* of the open file */
+    bool is_write;
+    off_t offset;
+    struct fuse_bufvec *from; /* of a write; lent, or, where it waits, memory to be freed */
+    int mode;                 /* of fallocate, as the next */
+    off_t length;
+} Change;
+
+static void write_now (const Change *self, EcfsStaged *staged)
 {
-    EcfsStaged *staged = ecfs_handle_of (fi)->staged;
     g_autoptr (GError) error = NULL;
-    size_t size = fuse_buf_size (from);
-    if (staged == NULL || atomic_load (&ecfs_handle_of (fi)->lost_lock)) {
-        fuse_reply_err (req, staged == NULL ? EBADF : EIO);
+    EcfsFs *fs = ecfs_fs_of (self->req);
+    size_t size = fuse_buf_size (self->from);
+    if (!ecfs_staged_change_begin (staged, (uint64_t) self->offset, size, &error)) {
+        ecfs_fs_staged_end (fs, self->handle);
+        ecfs_fs_reply_error (self->req, self->ino, "write", error);
         return;
     }
-    if (!ecfs_staged_change_begin (staged, (uint64_t) offset, size, &error)) {
-        ecfs_fs_reply_error (req, ino, "write", error);
-        return;
-    }
-    offset = where_to (ecfs_fs_of (req), ino, staged, fi->flags, offset);
+    off_t offset = where_to (fs, self->ino, staged, self->flags, self->offset);
     struct fuse_bufvec to = FUSE_BUFVEC_INIT (size);
     to.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
     to.buf[0].fd = ecfs_staged_fd (staged);
     to.buf[0].pos = offset;
-    ssize_t written = fuse_buf_copy (&to, from, 0);
+    ssize_t written = fuse_buf_copy (&to, self->from, 0);
     size_t n_new = written > 0 ? (size_t) written : 0;
     bool may_go_on = ecfs_staged_change_end (staged, n_new, n_new > 0 ? (uint64_t) offset + n_new : 0, now_ns ());
+    EcfsStaged *pausing = may_go_on || written < 0 ? NULL : ecfs_staged_ref (staged);
+    ecfs_fs_staged_end (fs, self->handle); /* which may be gone with the answer */
     if (written < 0)
-        fuse_reply_err (req, (int) -written);
+        fuse_reply_err (self->req, (int) -written);
     else
-        reply_change (req, staged, may_go_on, true, n_new);
+        reply_change (self->req, pausing, true, n_new);
+}
+
+static void allocate_now (const Change *self, EcfsStaged *staged)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsFs *fs = ecfs_fs_of (self->req);
+    bool punches = self->mode & FALLOC_FL_PUNCH_HOLE;
+    uint64_t changed = self->mode & ~FALLOC_FL_KEEP_SIZE ? (uint64_t) self->offset : UINT64_MAX;
+    if (!ecfs_staged_change_begin (staged, changed, punches ? 0 : (uint64_t) self->length, &error)) {
+        ecfs_fs_staged_end (fs, self->handle);
+        ecfs_fs_reply_error (self->req, self->ino, "fallocate", error);
+        return;
+    }
+    int result = fallocate (ecfs_staged_fd (staged), self->mode, self->offset, self->length) == 0 ? 0 : errno;
+    bool grows = result == 0 && !(self->mode & FALLOC_FL_KEEP_SIZE);
+    bool may_go_on =
+        ecfs_staged_change_end (staged, 0, grows ? (uint64_t) self->offset + (uint64_t) self->length : 0, now_ns ());
+    EcfsStaged *pausing = may_go_on || result != 0 ? NULL : ecfs_staged_ref (staged);
+    ecfs_fs_staged_end (fs, self->handle);
+    if (result != 0)
+        fuse_reply_err (self->req, result);
+    else
+        reply_change (self->req, pausing, false, 0);
+}
+
+static void change_now (const Change *self, EcfsStaged *staged)
+{
+    if (self->is_write)
+        write_now (self, staged);
+    else
+        allocate_now (self, staged);
+}
+
+/* The file was others' to write, and is this one's again. */
+static void changes_again (void *user, EcfsStaged *staged, const GError *error)
+{
+    Change *self = user;
+    EcfsFs *fs = ecfs_fs_of (self->req);
+    if (staged == NULL) {
+        ecfs_fs_reply_error (self->req, self->ino, "writing it", error);
+    } else {
+        forget_content (fs, self->ino);
+        change_now (self, ecfs_fs_staged_again (fs, self->handle, staged));
+    }
+    if (self->from != NULL)
+        g_free (self->from->buf[0].mem);
+    g_free (self->from);
+    g_free (self);
+}
+
+static void change_later (const Change *wanted)
+{
+    Change *self = g_new (Change, 1);
+    *self = *wanted;
+    self->from = NULL;
+    if (wanted->is_write) { /* the pipe that it is in is the thread's */
+        self->from = g_new (struct fuse_bufvec, 1);
+        *self->from = FUSE_BUFVEC_INIT (fuse_buf_size (wanted->from));
+        self->from->buf[0].mem = g_malloc (self->from->buf[0].size);
+        ssize_t got = fuse_buf_copy (self->from, wanted->from, 0);
+        self->from->idx = 0;
+        self->from->off = 0;
+        self->from->buf[0].size = got > 0 ? (size_t) got : 0;
+    }
+    ecfs_staged_open (ecfs_fs_of (self->req)->archive, self->ino, false, changes_again, self);
+}
+
+static void change (const Change *self)
+{
+    if (!self->handle->writes || atomic_load (&self->handle->lost_lock)) {
+        fuse_reply_err (self->req, self->handle->writes ? EIO : EBADF);
+        return;
+    }
+    EcfsStaged *staged = ecfs_fs_staged_begin (ecfs_fs_of (self->req), self->handle);
+    if (staged != NULL)
+        change_now (self, staged);
+    else
+        change_later (self);
+}
+
+static void op_write_buf (fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *from, off_t offset,
+                          struct fuse_file_info *fi)
+{
+    const Change wanted = {.req = req,
+                           .ino = ino,
+                           .handle = ecfs_handle_of (fi),
+                           .flags = fi->flags,
+                           .is_write = true,
+                           .offset = offset,
+                           .from = from};
+    change (&wanted);
 }
 
 static void op_fallocate (fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
                           struct fuse_file_info *fi)
 {
-    EcfsStaged *staged = ecfs_handle_of (fi)->staged;
-    g_autoptr (GError) error = NULL;
-    bool punches = mode & FALLOC_FL_PUNCH_HOLE;
-    uint64_t changed = mode & ~FALLOC_FL_KEEP_SIZE ? (uint64_t) offset : UINT64_MAX;
-    if (staged == NULL) {
-        fuse_reply_err (req, EBADF);
-        return;
-    }
-    if (!ecfs_staged_change_begin (staged, changed, punches ? 0 : (uint64_t) length, &error)) {
-        ecfs_fs_reply_error (req, ino, "fallocate", error);
-        return;
-    }
-    int result = fallocate (ecfs_staged_fd (staged), mode, offset, length) == 0 ? 0 : errno;
-    bool grows = result == 0 && !(mode & FALLOC_FL_KEEP_SIZE);
-    bool may_go_on = ecfs_staged_change_end (staged, 0, grows ? (uint64_t) offset + (uint64_t) length : 0, now_ns ());
-    if (result != 0)
-        fuse_reply_err (req, result);
-    else
-        reply_change (req, staged, may_go_on, false, 0);
+    const Change wanted = {
+        .req = req, .ino = ino, .handle = ecfs_handle_of (fi), .offset = offset, .mode = mode, .length = length};
+    change (&wanted);
 }
 
 typedef struct Truncate {
@@ -580,9 +686,11 @@ static void truncate_opened (void *user, EcfsStaged *staged, const GError *open_
 void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t size,
                        void (*done) (void *user, const GError *error), void *user)
 {
-    if (handle != NULL && handle->staged != NULL) {
+    EcfsStaged *staged = handle == NULL ? NULL : ecfs_fs_staged_begin (self, handle);
+    if (staged != NULL) {
         g_autoptr (GError) error = NULL;
-        (void) !ecfs_staged_truncate (handle->staged, size, now_ns (), &error); /* error says it */
+        (void) !ecfs_staged_truncate (staged, size, now_ns (), &error); /* error says it */
+        ecfs_fs_staged_end (self, handle);
         done (user, error);
         return;
     }
@@ -668,12 +776,20 @@ static bool is_emptied (EcfsFs *self, uint64_t ino)
 
 static void op_flush (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    EcfsStaged *staged = ecfs_handle_of (fi)->staged;
+    EcfsFs *self = ecfs_fs_of (req);
     const Flush wanted = {.req = req, .ino = ino, .operation = "close", .owner = fi->lock_owner, .is_close = true};
-    if (staged == NULL || is_emptied (ecfs_fs_of (req), ino))
+    g_autoptr (EcfsStaged) staged = ecfs_fs_staged_ref (self, ecfs_handle_of (fi));
+    if (staged == NULL || is_emptied (self, ino))
         ecfs_fs_locks_close (req, ino, fi->lock_owner, 0);
     else
-        flush (&wanted, ecfs_staged_ref (staged), ecfs_staged_flush);
+        flush (&wanted, g_steal_pointer (&staged), ecfs_staged_flush);
+}
+
+bool ecfs_fs_is_empty (EcfsFs *self, uint64_t ino)
+{
+    EcfsAttr staged = {.ino = ino, .mode = S_IFREG, .size = 1};
+    ecfs_staged_overlay (self->archive, ecfs_staged_epoch (self->archive), &staged);
+    return staged.size == 0;
 }
 
 bool ecfs_fs_store (fuse_req_t req, uint64_t ino, const char *operation, void (*done) (void *user, int code),

@@ -56,7 +56,10 @@ typedef struct EcfsInode {
 /* An open file or directory. */
 typedef struct EcfsHandle {
     EcfsInode *inode;            /* one of its n_handles */
-    EcfsStaged *staged;          /* NULL: open for reading only */
+    bool writes;                 /* open for writing; immutable */
+    EcfsStaged *staged;          /* NULL: it does not write; of a shared archive: or not now, guarded by fs->lock */
+    unsigned n_uses;             /* of that; guarded by fs->lock, as the next */
+    int64_t rests_us;            /* since when it has it and has written nothing; 0: it has written */
     EcfsContent *followed;       /* as opened, of a mount for reading only; guarded by fs->lock, as the next */
     EcfsAttr opened;             /* as it was then; valid with followed */
     atomic_bool lost_lock;       /* it had one, and another may have it now: nothing is read or written */
@@ -106,6 +109,19 @@ void ecfs_fs_lost_name (EcfsFs *self, const EcfsAttr *attr);
 
 EcfsHandle *ecfs_fs_handle_new (EcfsFs *self, uint64_t ino, EcfsStaged *staged);
 void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle);
+/** What is written to, for a moment; NULL: none now. */
+EcfsStaged *ecfs_fs_staged_begin (EcfsFs *self, EcfsHandle *handle);
+void ecfs_fs_staged_end (EcfsFs *self, EcfsHandle *handle);
+/** The same for one that had none, of which @staged is taken, as ecfs_staged_open () gives it. */
+EcfsStaged *ecfs_fs_staged_again (EcfsFs *self, EcfsHandle *handle, EcfsStaged *staged);
+/** A reference; NULL: none now. */
+EcfsStaged *ecfs_fs_staged_ref (EcfsFs *self, const EcfsHandle *handle);
+/** Of a shared archive: others may write the file, unless there is something that is not stored. */
+void ecfs_fs_leave (EcfsFs *self, EcfsHandle *handle);
+/** Of one that has written nothing yet: from now on it rests. */
+void ecfs_fs_rests (EcfsFs *self, EcfsHandle *handle);
+/** The same for all that have rested for a while. *@ret_due_us: when the next will have, INT64_MAX: none. */
+void ecfs_fs_leave_resting (EcfsFs *self, int64_t *ret_due_us);
 
 /* The operations of each part. */
 void ecfs_fs_name_ops (struct fuse_lowlevel_ops *ops);
@@ -123,6 +139,8 @@ uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, in
  * messages. False: there is nothing to store, and nothing is called. */
 bool ecfs_fs_store (fuse_req_t req, uint64_t ino, const char *operation, void (*done) (void *user, int code),
                     void *user);
+/** Whether it is staged, and nothing is in it. */
+bool ecfs_fs_is_empty (EcfsFs *self, uint64_t ino);
 /** Of a shared archive: what is read from now on is what is stored now. May wait until reads have ended. */
 void ecfs_fs_look_again (EcfsFs *self, uint64_t ino);
 
@@ -158,6 +176,10 @@ void ecfs_fs_locks_free (EcfsFsLocks *self);
 void ecfs_fs_locks_close (fuse_req_t req, uint64_t ino, uint64_t owner, int code);
 /** Ends an open file, and what was locked with it; answers. */
 void ecfs_fs_locks_release (fuse_req_t req, EcfsHandle *handle);
+/** Whether another mount has locked the file, or a part. */
+bool ecfs_fs_locks_held_elsewhere (EcfsFsLocks *self, uint64_t ino);
+/** A file rests that was opened for writing (ecfs_fs_leave_resting ()). */
+void ecfs_fs_locks_opened (EcfsFsLocks *self);
 /** Has the kernel forget, soon, what it has of a file; where mounts share locks. */
 void ecfs_fs_locks_forget (EcfsFsLocks *self, uint64_t ino);
 void ecfs_fs_lock_ops (struct fuse_lowlevel_ops *ops);

@@ -8,6 +8,7 @@
 #define N_SAID_MAX     1000
 #define TIMEOUT_OWN_S  3600.0 /* nobody else changes the archive */
 #define TIMEOUT_READ_S 1.0
+#define REST_US        G_USEC_PER_SEC
 
 /* As local file systems allocate: content must not look smaller when it leaves staging. */
 #define ALLOCATION_BYTES 4096
@@ -258,7 +259,7 @@ EcfsHandle *ecfs_fs_handle_new (EcfsFs *self, uint64_t ino, EcfsStaged *staged)
 {
     EcfsHandle *handle = g_new (EcfsHandle, 1);
     ecfs_mutex_lock (&self->lock);
-    *handle = (EcfsHandle){.inode = ecfs_fs_inode_locked (self, ino), .staged = staged};
+    *handle = (EcfsHandle){.inode = ecfs_fs_inode_locked (self, ino), .writes = staged != NULL, .staged = staged};
     handle->inode->n_handles++;
     g_hash_table_add (self->handles, handle);
     ecfs_mutex_unlock (&self->lock);
@@ -281,4 +282,98 @@ void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle)
     g_free (handle);
     if (gone)
         drop (self, ino);
+}
+
+/* What a handle writes to. Where others write, too, the file is theirs while nobody here does. */
+
+EcfsStaged *ecfs_fs_staged_begin (EcfsFs *self, EcfsHandle *handle)
+{
+    if (!self->shared)
+        return handle->staged;
+    ecfs_mutex_lock (&self->lock);
+    handle->n_uses += handle->staged != NULL;
+    handle->rests_us = 0;
+    EcfsStaged *staged = handle->staged;
+    ecfs_mutex_unlock (&self->lock);
+    return staged;
+}
+
+void ecfs_fs_staged_end (EcfsFs *self, EcfsHandle *handle)
+{
+    if (!self->shared)
+        return;
+    ecfs_mutex_lock (&self->lock);
+    handle->n_uses--;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+EcfsStaged *ecfs_fs_staged_again (EcfsFs *self, EcfsHandle *handle, EcfsStaged *staged)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsStaged *surplus = handle->staged == NULL ? NULL : staged;
+    if (surplus == NULL)
+        handle->staged = staged;
+    handle->n_uses++;
+    staged = handle->staged;
+    ecfs_mutex_unlock (&self->lock);
+    if (surplus != NULL)
+        ecfs_staged_release (surplus);
+    return staged;
+}
+
+EcfsStaged *ecfs_fs_staged_ref (EcfsFs *self, const EcfsHandle *handle)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsStaged *staged = handle->staged == NULL ? NULL : ecfs_staged_ref (handle->staged);
+    ecfs_mutex_unlock (&self->lock);
+    return staged;
+}
+
+static EcfsStaged *take_unused_locked (EcfsHandle *handle)
+{
+    handle->rests_us = 0;
+    return handle->n_uses > 0 || handle->inode->unlinked ? NULL : g_steal_pointer (&handle->staged);
+}
+
+void ecfs_fs_leave (EcfsFs *self, EcfsHandle *handle)
+{
+    if (ecfs_staged_is_newer (self->archive, handle->inode->ino))
+        return;
+    ecfs_mutex_lock (&self->lock);
+    EcfsStaged *staged = take_unused_locked (handle);
+    ecfs_mutex_unlock (&self->lock);
+    if (staged != NULL)
+        ecfs_staged_release (staged);
+}
+
+void ecfs_fs_rests (EcfsFs *self, EcfsHandle *handle)
+{
+    ecfs_mutex_lock (&self->lock);
+    handle->rests_us = ecfs_now_us ();
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_fs_locks_opened (self->locks);
+}
+
+void ecfs_fs_leave_resting (EcfsFs *self, int64_t *ret_due_us)
+{
+    GHashTableIter iter;
+    gpointer key;
+    EcfsStaged *staged;
+    int64_t now_us = ecfs_now_us ();
+    g_autoptr (GPtrArray) left = g_ptr_array_new ();
+    *ret_due_us = INT64_MAX;
+    ecfs_mutex_lock (&self->lock);
+    g_hash_table_iter_init (&iter, self->handles);
+    while (g_hash_table_iter_next (&iter, &key, NULL)) {
+        EcfsHandle *handle = key;
+        if (handle->rests_us == 0 || handle->staged == NULL)
+            continue;
+        if (now_us - handle->rests_us < REST_US)
+            *ret_due_us = MIN (*ret_due_us, handle->rests_us + REST_US);
+        else if ((staged = take_unused_locked (handle)) != NULL)
+            g_ptr_array_add (left, staged);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    for (guint i = 0; i < left->len; i++)
+        ecfs_staged_release (g_ptr_array_index (left, i));
 }

@@ -47,11 +47,12 @@ typedef struct Request {
     EcfsLockRange range;
     EcfsLockType type;
     pid_t pid;
-    bool waits;     /* until it is free */
-    bool is_stored; /* what it is to store before was, or could not be */
-    int code;       /* an errno that came of that */
-    bool has_grace; /* it was tried a second time */
-    bool is_heard;  /* interrupts are */
+    bool waits;       /* until it is free */
+    bool is_stored;   /* what it is to store before was, or could not be */
+    int code;         /* an errno that came of that */
+    bool is_prepared; /* what was emptied is stored */
+    bool has_grace;   /* it was tried a second time */
+    bool is_heard;    /* interrupts are */
     int64_t next_us, pause_us;
     int64_t away_until_us; /* 0: the database was not away */
     atomic_bool interrupted;
@@ -76,13 +77,15 @@ struct EcfsFsLocks {
     EcfsCond wake;
     GQueue asked; /* of Request; guarded by lock, as the next */
     bool nudged;  /* somebody was interrupted */
+    bool opened;  /* a file for writing */
     bool stopping, ended;
     /* The thread's. */
     GHashTable *owners; /* &key → Owner */
     GQueue waiting;     /* of Request */
     unsigned n_connections;
     int64_t looked_us;
-    bool is_lost; /* this mount was taken for dead */
+    int64_t resting_us; /* when files that rest are to be left; INT64_MAX: there are none */
+    bool is_lost;       /* this mount was taken for dead */
 };
 
 static guint hash_key (gconstpointer data)
@@ -144,6 +147,28 @@ static void tell_forget (void *data)
     Request *request = data; /* that the kernel has not made */
     (void) fuse_lowlevel_notify_inval_inode (request->locks->fs->session, request->key.ino, 0, 0); /* it asks, then */
     end_request (request);
+}
+
+bool ecfs_fs_locks_held_elsewhere (EcfsFsLocks *self, uint64_t ino)
+{
+    bool there = false;
+    EcfsLockRange found;
+    const EcfsLockRange all = {.last = ECFS_LOCK_END, .exclusive = true};
+    for (EcfsLockKind kind = ECFS_LOCK_FLOCK; self != NULL && !there && kind <= ECFS_LOCK_FCNTL; kind++) {
+        const EcfsLockOwner key = {.ino = ino, .kind = kind};
+        (void) ecfs_catalog_lock_find (self->fs->catalog, &key, &all, &there, &found, NULL); /* then it is not */
+    }
+    return there;
+}
+
+void ecfs_fs_locks_opened (EcfsFsLocks *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_mutex_lock (&self->lock);
+    self->opened = true;
+    ecfs_cond_signal (&self->wake);
+    ecfs_mutex_unlock (&self->lock);
 }
 
 void ecfs_fs_locks_forget (EcfsFsLocks *self, uint64_t ino)
@@ -305,6 +330,7 @@ static void blocked (EcfsFsLocks *self, Request *request, bool is_here)
         lower (self, owner, ecfs_lock_ranges_new ());
         drop_if_over (self, owner);
     }
+    ecfs_fs_leave (self->fs, request->handle); /* who has the lock may want to write */
     if (request->waits) {
         request->pause_us = CLAMP (request->pause_us * 2, PAUSE_MIN_US, PAUSE_MAX_US);
         wait_on (self, request, request->pause_us);
@@ -330,6 +356,25 @@ static void failed (EcfsFsLocks *self, Request *request, const GError *error)
 }
 
 /* Requests */
+
+/* "exec 9>FILE; flock 9" empties a file on each machine, and is to keep none from it. */
+static void prepared (void *user, int code)
+{
+    Request *request = user;
+    (void) code; /* who closes it is told */
+    request->is_prepared = true;
+    ask (request->locks, request);
+}
+
+static bool prepares (EcfsFsLocks *self, Request *request)
+{
+    if (request->type == ECFS_LOCK_NONE || !ecfs_fs_is_empty (self->fs, request->key.ino))
+        return false;
+    if (!request->is_prepared && ecfs_fs_store (request->req, request->key.ino, "storing it", prepared, request))
+        return true;
+    ecfs_fs_leave (self->fs, request->handle);
+    return false;
+}
 
 /* What is to be stored first was. */
 static void stored (void *user, int code)
@@ -393,11 +438,13 @@ static void set (EcfsFsLocks *self, Request *request)
     const EcfsLockOwner key = owner->key;
     g_autoptr (GArray) after = ecfs_lock_ranges_copy (owner->held);
     ecfs_lock_ranges_set (after, request->range.first, request->range.last, request->type);
-    if (stores_first (self, request, owner, after))
+    if (prepares (self, request) || stores_first (self, request, owner, after))
         return;
     if (request->type != ECFS_LOCK_NONE) {
         lock_it (self, request, owner);
     } else {
+        if (after->len == 0)
+            ecfs_fs_leave (self->fs, request->handle);
         lower (self, owner, g_steal_pointer (&after));
         answer (request, request->code);
     }
@@ -539,6 +586,8 @@ static void look (EcfsFsLocks *self)
     if (!self->is_lost && ecfs_catalog_behind (self->fs->catalog) != NULL)
         lose_all (self);
     try_waiting (self);
+    if (ecfs_now_us () >= self->resting_us)
+        ecfs_fs_leave_resting (self->fs, &self->resting_us);
     if (!holds || ecfs_now_us () - self->looked_us < LOOK_US)
         return;
     self->looked_us = ecfs_now_us ();
@@ -555,6 +604,7 @@ static void look (EcfsFsLocks *self)
 static int64_t when_due (const EcfsFsLocks *self)
 {
     int64_t due_us = ecfs_now_us () + (g_hash_table_size (self->owners) > 0 ? LOOK_US : IDLE_US);
+    due_us = MIN (due_us, self->resting_us);
     for (const GList *link = self->waiting.head; link != NULL; link = link->next)
         due_us = MIN (due_us, ((const Request *) link->data)->next_us);
     return due_us;
@@ -565,9 +615,11 @@ static Request *take (EcfsFsLocks *self, bool *ret_ended)
 {
     int64_t due_us = when_due (self);
     ecfs_mutex_lock (&self->lock);
-    while (self->asked.length == 0 && !self->stopping && !self->nudged && ecfs_now_us () < due_us)
+    while (self->asked.length == 0 && !self->stopping && !self->nudged && !self->opened && ecfs_now_us () < due_us)
         (void) ecfs_cond_wait_until (&self->wake, &self->lock, due_us); /* the loop looks */
-    self->nudged = false;
+    if (self->opened)
+        self->resting_us = MIN (self->resting_us, ecfs_now_us () + LOOK_US);
+    self->nudged = self->opened = false;
     Request *request = g_queue_pop_head (&self->asked);
     *ret_ended = request == NULL && self->stopping;
     self->ended = self->ended || *ret_ended;
@@ -610,6 +662,7 @@ EcfsFsLocks *ecfs_fs_locks_start (EcfsFs *fs)
     ecfs_cond_init (&self->wake);
     self->owners = g_hash_table_new_full (hash_key, is_same_key, NULL, free_owner);
     self->n_connections = ecfs_catalog_lock_connections (fs->catalog);
+    self->resting_us = INT64_MAX;
     self->tellers = ecfs_workers_new ("ecfs-locked", TELLERS);
     if (pthread_create (&self->thread, NULL, serve, self) != 0)
         g_error ("cannot start a thread");

@@ -1,6 +1,7 @@
 """Locks of flock and fcntl between mounts of one archive."""
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -161,6 +162,74 @@ def test_lock_shows_what_was_written(mounts, processes):
         assert reader.end() == "ok"
         assert reader.do("read").startswith(f"turn-{turn}")
         assert reader.do("flock un") == "ok"
+
+
+def test_both_have_it_open_for_writing(mounts, processes):
+    """And write it in turns; who only has it open keeps nobody from that."""
+    idle = [processes(mount.path / "file", "w") for mount in mounts]
+    assert [process.do("read") for process in idle] == ["before"] * 2
+    lab.until(lambda: not any(list((mount.archive.path / "staging").glob("[0-9]*")) for mount in mounts), 20, "neither has it alone")
+    writers = [processes(mount.path / "file", "w") for mount in mounts]
+    for turn in range(6):
+        writer, reader = writers[turn % 2], writers[1 - turn % 2]
+        assert writer.do("fcntl ex 0 0") == "ok"
+        assert turn == 0 or writer.do("read").startswith(f"turn-{turn - 1}")
+        assert writer.do(f"write turn-{turn}") == "ok"
+        reader.begin("fcntl sh 0 0")
+        lab.until(reader.is_waiting, 20, "it waits")
+        assert writer.do("fcntl un 0 0") == "ok"
+        assert reader.end() == "ok"
+        assert reader.do("read").startswith(f"turn-{turn}")
+        assert reader.do("fcntl un 0 0") == "ok"
+    assert idle[0].do("flock ex") == "ok"
+    assert (idle[0].do("write last-1"), idle[0].do("flock un")) == ("ok", "ok")
+    assert idle[1].do("flock ex") == "ok"
+    assert (idle[1].do("read"), idle[1].do("flock un")) == ("last-1", "ok")
+
+
+def test_file_that_shells_empty_to_lock_it(mounts):
+    """exec 9>FILE; flock 9: the other machine finds it locked, and not busy."""
+    script = 'exec 9>"$1"; flock $2 9 || exit 7; echo locked; read go'
+    paths = [str(mount.path / "lock") for mount in mounts]
+    command = ["sh", "-c", script, "-", paths[0]]
+    first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert first.stdout.readline() == "locked\n"
+    second = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    tried = subprocess.run(["sh", "-c", script, "-", paths[1], "-n"], stdin=subprocess.DEVNULL, check=False, timeout=60)
+    assert tried.returncode == 7
+    for process in (first, second):
+        process.communicate("go\n", timeout=60)
+    tried = subprocess.run(["sh", "-c", script, "-", paths[1], "-n"], stdin=subprocess.DEVNULL, check=False, timeout=60)
+    assert tried.returncode == 1  # of read, behind the lock
+
+
+SQL = r"""
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+for _ in range(int(sys.argv[2])):
+    base.execute("BEGIN IMMEDIATE")
+    number = base.execute("SELECT number FROM counter").fetchone()[0]
+    base.execute("UPDATE counter SET number = ?", (number + 1,))
+    base.execute("COMMIT")
+base.close()
+"""
+
+
+def test_sqlite(mounts):
+    """A database that processes of two machines have open and count in."""
+    with sqlite3.connect(mounts[0].path / "base") as base:
+        base.execute("CREATE TABLE counter (number)")
+        base.execute("INSERT INTO counter VALUES (0)")
+    base.close()
+    each = 6
+    counting = [subprocess.Popen([sys.executable, "-c", SQL, str(mount.path / "base"), str(each)])
+                for mount in mounts for _ in range(2)]
+    assert [process.wait(240) for process in counting] == [0] * 4
+    for mount in mounts:
+        base = sqlite3.connect(mount.path / "base")
+        assert base.execute("SELECT number FROM counter").fetchone() == (4 * each,)
+        assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        base.close()
 
 
 COUNT = r"""
