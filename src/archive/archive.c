@@ -163,11 +163,11 @@ static unsigned catalog_flags (const EcfsArchive *self, unsigned flags)
 {
     if (self->readonly)
         return ECFS_CATALOG_READONLY;
-    if (!self->config->catalog_many)
-        return 0;
-    return (flags & ECFS_ARCHIVE_LEADER) != 0   ? ECFS_CATALOG_MEMBER | ECFS_CATALOG_LEADER
-           : (flags & ECFS_ARCHIVE_MEMBER) != 0 ? ECFS_CATALOG_MEMBER
-                                                : 0;
+    bool is_leader = (flags & ECFS_ARCHIVE_LEADER) != 0;
+    bool is_member = self->config->catalog_many && (is_leader || (flags & ECFS_ARCHIVE_MEMBER) != 0);
+    bool yields = !self->to_destroy && (flags & ECFS_ARCHIVE_TAKES_OVER) == 0 && ecfs_in_use_is_copy (self->directory);
+    return (is_member ? ECFS_CATALOG_MEMBER : 0) | (is_member && is_leader ? ECFS_CATALOG_LEADER : 0) |
+           (yields ? ECFS_CATALOG_COPY : 0);
 }
 
 static bool open_parts (EcfsArchive *self, unsigned flags, GError **error)

@@ -61,6 +61,7 @@ typedef enum EcfsArchiveFlags {
     ECFS_ARCHIVE_MEMBER = 1 << 3, /* others may write, too, where ecfs.conf says so (catalog_mounts = many) */
     /* The same, but EBUSY where one of them leads and is alive: for what is done once for all of them. */
     ECFS_ARCHIVE_LEADER = 1 << 4,
+    ECFS_ARCHIVE_TAKES_OVER = 1 << 5, /* whoever has it elsewhere by a copy of the directory is out from then on */
 } EcfsArchiveFlags;
 
 /** Whether the archive directory, which may not be there yet, and an endpoint on this machine are not within each

@@ -141,6 +141,13 @@ bool ecfs_in_use_check (const char *directory, EcfsCatalog *catalog, GError **er
                       directory, path);
 }
 
+bool ecfs_in_use_is_copy (const char *directory)
+{
+    Found found;
+    g_autofree char *path = g_build_filename (directory, ECFS_IN_USE_NAME, NULL);
+    return find (path, &found, NULL) && found.is_there && !is_same_file (&found);
+}
+
 static int write_identity (int fd, const char *directory, const char *identity)
 {
     ecfs_autofd dir_fd = open (directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -19,6 +19,8 @@ typedef struct EcfsInUse EcfsInUse;
 
 /** False, with ESTALE and what to do: it is such a copy; with another code: nobody can tell. Changes nothing. */
 bool ecfs_in_use_check (const char *directory, EcfsCatalog *catalog, GError **error);
+/** Whether the file is one that was copied, as far as can be told without a catalog. */
+bool ecfs_in_use_is_copy (const char *directory);
 /** After the check, and with the archive's lock: it is in use from now on, durably, until ecfs_in_use_end (). NULL. */
 EcfsInUse *ecfs_in_use_begin (const char *directory, GError **error);
 /** @user is an EcfsInUse: the catalog is on disk up to this change. One thread at a time; does not wait for a disk. */

@@ -65,6 +65,7 @@ typedef enum EcfsCatalogFlags {
     ECFS_CATALOG_ARRIVING = 1 << 1, /* also one in PostgreSQL that nobody may use yet */
     ECFS_CATALOG_MEMBER = 1 << 2,   /* others who say so may have it open for writing, too; of PostgreSQL only */
     ECFS_CATALOG_LEADER = 1 << 3,   /* with MEMBER: EBUSY where another leads, and is alive */
+    ECFS_CATALOG_COPY = 1 << 4,     /* by a copy of the directory that has it open: EBUSY as long as that has */
 } EcfsCatalogFlags;
 
 /** Makes a new catalog (EEXIST when there is one) with a root directory owned by the caller, mode 0755. @path is a
@@ -128,6 +129,8 @@ void ecfs_catalog_hurry (bool hurries);
  * another process has taken it. Nothing may be deleted or stored elsewhere by what it says. NULL: it is. Lent until
  * close; does not wait. */
 const char *ecfs_catalog_behind (const EcfsCatalog *self);
+/** Whether that is since another process has taken over what this one had open: nothing more can be done here. */
+bool ecfs_catalog_is_taken_over (const EcfsCatalog *self);
 
 /** Changes are taken again after ecfs_catalog_refuse (). */
 void ecfs_catalog_allow (EcfsCatalog *self);

@@ -40,6 +40,8 @@ typedef struct DbOps {
     /* Of a database that may be away; NULL: it cannot. Whether it is; connecting anew; whether the last COMMIT, which
      * nobody answered, took effect (1, 0, -1: @error); a sign of life, where nothing else is done. */
     bool (*is_away) (EcfsDb *db);
+    /* Whether another process has taken over what this one had open; NULL: none can. */
+    bool (*is_taken_over) (EcfsDb *db);
     bool (*reconnect) (EcfsDb *db, GError **error);
     int (*settle) (EcfsDb *db, GError **error);
     bool (*beat) (EcfsDb *db, GError **error);

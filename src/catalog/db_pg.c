@@ -542,6 +542,11 @@ static bool set_memory (EcfsDb *db, bool on_disk, GError **error)
 
 /* Being away */
 
+static bool is_taken_over (EcfsDb *db)
+{
+    return atomic_load (&((Pg *) db)->is_fenced);
+}
+
 static bool is_away (EcfsDb *db)
 {
     return ecfs_pg_is_away ((Pg *) db);
@@ -650,6 +655,7 @@ static const DbOps db_ops = {.prepare = prepare,
                              .set_memory = set_memory,
                              .ask = ask,
                              .is_away = is_away,
+                             .is_taken_over = is_taken_over,
                              .reconnect = reconnect,
                              .settle = settle,
                              .beat = beat,

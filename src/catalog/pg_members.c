@@ -156,6 +156,25 @@ static bool fence (Pg *self, const GPtrArray *silent, bool *ret_all, GError **er
     return true;
 }
 
+/* Within the turn: a copy of an archive directory has the name of that among the members, and not its place. */
+static bool check_copy (Pg *self, GError **error)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    if (!self->is_copy)
+        return true;
+    ecfs_uuid_text (&self->holder, uuid);
+    g_autofree char *sql = g_strdup_printf ("SELECT who FROM \"%s\".members WHERE uuid = '%s' AND session IS NOT NULL",
+                                            self->schema, uuid);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking who has it open", error);
+    return rows != NULL &&
+           (PQntuples (rows) == 0 ||
+            ecfs_fail (error, EBUSY,
+                       "catalog %s: this directory is a copy of one that was in use, and %s has that open for writing: "
+                       "use that one; with catalog_mounts = many 'ecfs catalog join' makes a directory of its own; if "
+                       "that one is gone, 'ecfs takeover' makes this the newest",
+                       self->name, PQgetvalue (rows, 0, 0)));
+}
+
 /* Within the turn. */
 static bool enter (Pg *self, GError **error)
 {
@@ -210,7 +229,7 @@ static bool try_to_take (Pg *self, bool *ret_taken, GError **error)
     if (silent == NULL)
         return false;
     if (begin_turn (self, error) && fence (self, silent, ret_taken, error) &&
-        (!*ret_taken || (enter (self, error) && lead_if_free (self, error))) &&
+        (!*ret_taken || (check_copy (self, error) && enter (self, error) && lead_if_free (self, error))) &&
         ecfs_pg_run_sql (self, *ret_taken ? "COMMIT" : "ROLLBACK", "taking it", NULL, error))
         return true;
     (void) ecfs_pg_run_sql (self, "ROLLBACK", "taking it", NULL, NULL); /* the first error is told */
@@ -276,6 +295,7 @@ bool ecfs_pg_fail_fenced (Pg *self, GError **error)
                           self->name);
     if (rows != NULL)
         self->leads = false;
+    atomic_store (&self->is_fenced, true);
     return ecfs_fail (error, ESTALE,
                       "catalog %s: another process has taken over what this one had open, as nothing was heard of it: "
                       "unmount it here, and mount it again",

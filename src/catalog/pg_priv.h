@@ -32,6 +32,7 @@ typedef struct Pg {
     bool sets_aside;            /* what is there is renamed where tables are made */
     bool is_member;             /* it has the archive open as one of several, if for writing */
     bool must_lead;             /* or not at all */
+    bool is_copy;               /* of the directory whose row it has: that is not thrown out */
     bool leads;
     int64_t member;            /* its row in members; 0: none yet */
     PGconn *conn;              /* NULL: not connected */
@@ -41,6 +42,7 @@ typedef struct Pg {
     uint64_t taken_at;         /* the number of signs of life when it took it; they never become fewer */
     char *identity;            /* of the database, as connected last; NULL: not known */
     bool is_doubtful;          /* it is another than before, and may lack what others were told is committed */
+    _Atomic bool is_fenced;    /* another process has taken over what this one had open */
     bool is_behind;            /* it is not the database that it was: nothing may be changed, but read */
     uint64_t txn;              /* number of the last transaction begun in the session */
     uint64_t committed;        /* of the last that is known to be committed */

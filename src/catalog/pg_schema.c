@@ -257,6 +257,7 @@ EcfsDb *ecfs_pg_open (const char *location, unsigned flags, GError **error)
     self->arriving = (flags & ECFS_CATALOG_ARRIVING) != 0;
     self->is_member = !readonly && (flags & ECFS_CATALOG_MEMBER) != 0;
     self->must_lead = self->is_member && (flags & ECFS_CATALOG_LEADER) != 0;
+    self->is_copy = (flags & ECFS_CATALOG_COPY) != 0;
     if (ecfs_pg_connect (self, error) && ecfs_pg_check_tables (self, error) &&
         (readonly ? ecfs_pg_find_member (self, error) : ecfs_pg_take (self, error)))
         return ecfs_pg_wrap (self);

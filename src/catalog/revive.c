@@ -22,6 +22,11 @@ const char *ecfs_catalog_behind (const EcfsCatalog *self)
     return atomic_load (&self->behind);
 }
 
+bool ecfs_catalog_is_taken_over (const EcfsCatalog *self)
+{
+    return self->db->ops->is_taken_over != NULL && self->db->ops->is_taken_over (self->db);
+}
+
 static _Thread_local bool hurried;
 
 void ecfs_catalog_hurry (bool hurries)

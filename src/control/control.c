@@ -245,6 +245,8 @@ static bool handle_umount (Client *client, JsonObject *request, JsonObject *repl
     (void) reply; /* nothing to tell */
     if (meant != NULL && strcmp (meant, self->ops.mountpoint) != 0)
         return ecfs_fail (error, ENOTCONN, "this is the mount on %s", self->ops.mountpoint);
+    if (ecfs_catalog_is_taken_over (ecfs_archive_catalog (self->archive))) /* what is staged is for the next mount */
+        return self->ops.umount (self->ops.user, error);
     if (!drain (client, NULL, false, error))
         return fail_unmount (
             client, error,

@@ -23,14 +23,29 @@ static bool check_fresh (const char *directory, GError **error)
     return true;
 }
 
+static bool fail_file (const char *directory, GError **error)
+{
+    return ecfs_fail (error, EINVAL,
+                      "%s: ecfs.conf says that the catalog is a file, which one machine has; joining needs one in a "
+                      "database: 'ecfs catalog move' on that machine takes it there, then copy its ecfs.conf anew",
+                      directory);
+}
+
+/* Before the catalog is looked for, which a file of that machine is. */
+static bool check_place (const char *directory, GError **error)
+{
+    g_autofree char *config = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
+    if (access (config, F_OK) != 0)
+        return true; /* that is told of such a directory */
+    g_autofree char *place = ecfs_catalog_place_in (directory, error);
+    return place != NULL && (!g_str_has_suffix (place, "/" ECFS_CATALOG_NAME) || fail_file (directory, error));
+}
+
 static bool check_config (const EcfsArchive *archive, GError **error)
 {
     const EcfsConfig *config = ecfs_archive_config (archive);
     if (config->catalog == NULL)
-        return ecfs_fail (error, EINVAL,
-                          "%s: its catalog is a file, which one machine has: 'ecfs catalog move' takes it into a "
-                          "database",
-                          ecfs_archive_directory (archive));
+        return fail_file (ecfs_archive_directory (archive), error);
     return config->catalog_many ||
            ecfs_fail (error, EINVAL,
                       "%s: ecfs.conf says that one mount at a time writes it: set catalog_mounts = many there, and in "
@@ -41,7 +56,7 @@ static bool check_config (const EcfsArchive *archive, GError **error)
 bool ecfs_join_catalog (const char *directory, GError **error)
 {
     g_autoptr (EcfsArchive) archive = NULL;
-    if (!check_fresh (directory, error) ||
+    if (!check_fresh (directory, error) || !check_place (directory, error) ||
         (archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error)) == NULL ||
         !check_config (archive, error))
         return false;

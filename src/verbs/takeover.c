@@ -79,7 +79,7 @@ static bool open_old (Takeover *self, GError **error)
         return false;
     if (!ecfs_archive_is_held (self->directory) && !check_old (self, error))
         return false;
-    self->archive = ecfs_archive_open (self->directory, 0, error); /* EBUSY where it is mounted */
+    self->archive = ecfs_archive_open (self->directory, ECFS_ARCHIVE_TAKES_OVER, error); /* EBUSY where it is mounted */
     if (self->archive == NULL)
         return false;
     ecfs_autofd staging_fd = ecfs_staged_open_dir (self->archive, "staging", error);

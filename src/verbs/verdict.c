@@ -119,9 +119,33 @@ static char *only_here (EcfsStatusVerdict *self)
     return g_strconcat ("What is stored can be read, but nothing more is stored from here.", also, NULL);
 }
 
+/* The mount was taken for dead, or its database is an older one: nobody needs another copy for that. */
+static bool judge_ended (EcfsStatusVerdict *self)
+{
+    if (!json_object_has_member (self->status, "catalog_ended"))
+        return false;
+    bool taken_over = strcmp (ecfs_verdict_text (self->status, "catalog_ended"), "taken over") == 0;
+    const char *said = ecfs_verdict_text (self->status, "old_copy");
+    if (said == NULL)
+        said = ecfs_verdict_text (self->status, "catalog_error");
+    ecfs_verdict_add (
+        self, &(EcfsStatusProblem){
+                  .verdict = "old copy",
+                  .kind = "old-copy",
+                  .check = 2,
+                  .reason = g_strdup (said),
+                  .meaning = only_here (self),
+                  .advice = g_strdup (taken_over ? "Unmount it, and mount it again, which stores "
+                                                   "what is staged here:"
+                                                 : "Unmount it. Then, to take the archive over here, "
+                                                   "with what only this directory has kept as files:"),
+                  .action = g_strdup_printf (taken_over ? "ecfs umount %s" : "ecfs takeover %s", self->directory)});
+    return true;
+}
+
 static void judge_old_copy (EcfsStatusVerdict *self)
 {
-    if (!json_object_has_member (self->status, "old_copy"))
+    if (judge_ended (self) || !json_object_has_member (self->status, "old_copy"))
         return;
     JsonObject *successor = ecfs_verdict_part (self->status, "successor");
     g_autofree char *host = on_host (successor);
@@ -266,7 +290,8 @@ static void judge_catalog (EcfsStatusVerdict *self)
                                                                     "cannot be read or changed."),
                                                .advice = g_strdup ("See that the database is up, then:"),
                                                .action = g_strdup_printf ("ecfs status %s", self->directory)});
-    else if (json_object_has_member (self->status, "catalog_error"))
+    else if (json_object_has_member (self->status, "catalog_error") &&
+             !json_object_has_member (self->status, "catalog_ended"))
         ecfs_verdict_add (self,
                           &(EcfsStatusProblem){.verdict = "at risk",
                                                .kind = "catalog",
@@ -369,8 +394,10 @@ static void judge_away (EcfsStatusVerdict *self)
             g_strdup_printf ("What %s held is rebuilt in its place. If that was interrupted, resume it:", was);
         problem.action = g_strdup_printf ("ecfs endpoint replace %s %s", self->directory, word);
     } else if (g_str_equal (ecfs_verdict_text (away.first, "state"), "unconfigured")) {
-        problem.advice =
-            g_strdup ("Put its section back into ecfs.conf. If it is lost, move its stripes to a new one:");
+        problem.advice = g_strdup (
+            "Put its section back into ecfs.conf; where other machines write the archive, too, one of them may "
+            "have added it: copy the section from there, and mount again. If it is lost, move its stripes to "
+            "a new one:");
         problem.action = g_strdup_printf ("ecfs endpoint replace %s %s NEW=URL", self->directory, name);
     } else if (json_object_get_boolean_member_with_default (away.first, "unmarked", FALSE)) {
         problem.advice =

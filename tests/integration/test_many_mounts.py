@@ -339,3 +339,52 @@ def test_a_dump_that_is_restored_is_found_by_who_comes_first(place, cluster):
     with pytest.raises(OSError):
         (second.path / "after").write_text("refused\n")
     lab.ecfs("umount", second.path)
+
+
+def test_copy_does_not_throw_out_who_is_in(place, cluster):
+    archive = make(place, cluster)
+    mount = place.mount(archive)
+    (mount.path / "file").write_text("before\n")
+    lab.run("cp", "-a", archive.path, place.path / "copied")
+    (place.path / "copied/lock").unlink(missing_ok=True)
+    target = place.path / "mnt-copied"
+    target.mkdir()
+    done = lab.ecfs("mount", place.path / "copied", target, check=False)
+    assert done.returncode == 1 and "is a copy of one that was in use" in done.stderr, done
+    (mount.path / "file").write_text("after\n")
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    is_clean(archive)
+
+
+def test_mount_that_was_taken_for_dead_is_unmounted_and_mounted_again(place, cluster):
+    archive = make(place, cluster, "--key", "none", "--set", "commit=async")
+    mount = place.mount(archive)
+    for endpoint in archive.endpoints:
+        endpoint.kill()
+    (mount.path / "file").write_text("kept\n")
+    lab.until(lambda: archive.json("status")["staging"]["files"] == 1, 20, "it is staged")
+    schema = "ecfs_" + (archive.path / "catalog-place").read_text().split(":")[0].replace("-", "")
+    cluster.psql(f"UPDATE {schema}.members SET session = NULL")
+    lab.until(lambda: "catalog_ended" in archive.json("status"), 60, "it notices")
+    done = lab.ecfs("status", archive.path, check=False)
+    assert f"ecfs umount {archive.path}" in done.stdout, done.stdout
+    assert "df -h" not in done.stdout and "takeover" not in done.stdout and "another copy is in use" not in done.stdout
+    lab.ecfs("umount", mount.path)
+    mount.process.wait(60)
+    for endpoint in archive.endpoints:
+        endpoint.start()
+    mount.start()
+    archive.await_stored()
+    assert (mount.path / "file").read_text() == "kept\n"
+    mount.umount()
+    is_clean(archive)
+
+
+def test_joining_needs_a_database(place, cluster):
+    archive = place.archive(place.directories(), "rs:4+2", "--key", "none")
+    other = place.path / "other"
+    other.mkdir(mode=0o700)
+    shutil.copy(archive.path / "ecfs.conf", other)
+    done = lab.ecfs("catalog", "join", other, check=False)
+    assert done.returncode == 1 and "joining needs one in a database" in done.stderr, done
