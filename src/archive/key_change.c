@@ -1,6 +1,7 @@
 /* Key files of another revision: in the archive directory first, then at each endpoint. */
 #include "archive/archive_priv.h"
 #include "archive/key_losses.h"
+#include "archive/key_newest.h"
 #include "archive/key_slots.h"
 #include "archive/lineage.h"
 
@@ -89,7 +90,8 @@ static bool check_next (EcfsArchive *self, const EcfsKeyShares *shares, GError *
 
 static bool take_on (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored, GError **error)
 {
-    if (!check_next (self, shares, error) || !ecfs_key_shares_recall_former (shares, self->catalog, error) ||
+    if (!check_next (self, shares, error) || !ecfs_key_shares_check_newest (shares, self->catalog, error) ||
+        !ecfs_key_shares_recall_former (shares, self->catalog, error) ||
         !ecfs_key_shares_write (shares, self->directory, error)) {
         ecfs_key_shares_free (shares);
         return false;
@@ -104,10 +106,77 @@ static bool take_on (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *re
     return true;
 }
 
+/* Those that another machine has changed */
+
+/* NULL: the endpoint does not have it, or cannot tell. */
+static EcfsKeyShares *read_newest (EcfsArchive *self, EcfsEndpoint *endpoint, const EcfsKeyNewest *newest)
+{
+    EcfsKeyFile file = {.slots = NULL};
+    EcfsKeyShares *shares = NULL;
+    GByteArray *bytes = ecfs_key_newest_read (newest, endpoint, NULL); /* another may have it */
+    if (bytes != NULL && ecfs_key_file_parse (bytes->data, bytes->len, &file, NULL)) {
+        shares = ecfs_key_newest_is (&file, newest) ? ecfs_key_shares_of (self->keys, &file, NULL) : NULL;
+        ecfs_key_file_clear (&file);
+    }
+    ecfs_key_forget_array (bytes);
+    return shares;
+}
+
+static EcfsKeyShares *find_newest (EcfsArchive *self, const EcfsKeyNewest *newest)
+{
+    EcfsKeyShares *shares = NULL;
+    for (size_t i = 0; shares == NULL && i < self->n_endpoints && !ecfs_archive_is_stopping (self); i++) {
+        const EcfsArchiveEndpoint *endpoint = &self->endpoints[i];
+        if (ecfs_archive_endpoint_counts (endpoint) && !ecfs_endpoint_is_down (endpoint->endpoint))
+            shares = read_newest (self, endpoint->endpoint, newest);
+    }
+    return shares;
+}
+
+/* Takes @shares, unless what is here has become as new meanwhile. */
+static bool take_on_locked (EcfsArchive *self, const EcfsKeyNewest *newest, EcfsKeyShares *shares, GError **error)
+{
+    g_autoptr (EcfsKeyShares) owned = shares;
+    if (!ecfs_key_shares_is_outdated (self->shares, newest))
+        return true;
+    if (!ecfs_key_shares_recall_former (owned, self->catalog, error) ||
+        (!self->readonly && !ecfs_key_shares_write (owned, self->directory, error)))
+        return false;
+    g_ptr_array_add (self->former_shares, self->shares); /* others may be using them */
+    self->shares = g_steal_pointer (&owned);
+    g_message ("%s: key slots were added or removed by another machine: they are taken over from the endpoints",
+               self->directory);
+    return true;
+}
+
+bool ecfs_archive_renew_key_slots (EcfsArchive *self, GError **error)
+{
+    EcfsKeyNewest newest;
+    if (self->shares == NULL || self->keys == NULL)
+        return true;
+    if (!ecfs_key_newest_told (self->catalog, &newest, error))
+        return false;
+    if (!ecfs_key_shares_is_outdated (self->shares, &newest))
+        return true;
+    EcfsKeyShares *shares = find_newest (self, &newest);
+    if (shares == NULL) {
+        g_autofree char *where = g_strconcat (self->directory, ": ", NULL);
+        return ecfs_key_fail_outdated (where, error);
+    }
+    ecfs_mutex_lock (&self->adding);
+    bool taken = take_on_locked (self, &newest, shares, error);
+    ecfs_mutex_unlock (&self->adding);
+    return taken;
+}
+
 bool ecfs_archive_change_key_file_take (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored,
                                         GError **error)
 {
     ecfs_archive_await_session (self);
+    if (!ecfs_archive_renew_key_slots (self, error)) {
+        ecfs_key_shares_free (shares);
+        return false;
+    }
     ecfs_mutex_lock (&self->adding);
     bool taken = take_on (self, shares, ret_stored, error);
     ecfs_mutex_unlock (&self->adding);

@@ -52,6 +52,9 @@ void ecfs_key_note_stored (const EcfsArchive *self, const EcfsKeyShares *shares,
 /** Tells the catalog how the key is kept (ecfs_key_shares_tell ()), and which codes are allowed with that from now on:
  * those that survive the loss of as many stripes as the codes in use. */
 bool ecfs_archive_tell_key (EcfsArchive *self, const EcfsKeyShares *shares, GError **error);
+/** Takes over key slots that another machine has added or removed, from the endpoints; into the archive directory,
+ * too, where that is open for writing. ESTALE, with what to do: no endpoint has them to show. Blocks. */
+bool ecfs_archive_renew_key_slots (EcfsArchive *self, GError **error);
 /** Where the catalog does not know which are, as when an earlier ecfs or a recovery without the journal has made it:
  * the code of ecfs.conf is, too. */
 bool ecfs_archive_settle_codes (EcfsArchive *self, GError **error);

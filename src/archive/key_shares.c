@@ -127,7 +127,8 @@ bool ecfs_key_shares_told (EcfsCatalog *catalog, unsigned *ret_threshold, GError
 
 bool ecfs_key_shares_tell_none (EcfsCatalog *catalog, GError **error)
 {
-    return ecfs_catalog_keep_setting (catalog, KINDS_SETTING, "", error);
+    return ecfs_catalog_keep_setting (catalog, KINDS_SETTING, "", error) &&
+           ecfs_key_shares_tell_newest (NULL, catalog, error);
 }
 
 bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error)
@@ -140,7 +141,8 @@ bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GErr
     return (told.threshold == self->file.threshold ||
             ecfs_catalog_keep_setting (catalog, THRESHOLD_SETTING, value, error)) &&
            ((told.has_kinds && strcmp (told.kinds, kinds) == 0) ||
-            ecfs_catalog_keep_setting (catalog, KINDS_SETTING, kinds, error));
+            ecfs_catalog_keep_setting (catalog, KINDS_SETTING, kinds, error)) &&
+           ecfs_key_shares_tell_newest (self, catalog, error);
 }
 
 /* Generations before */
@@ -206,7 +208,7 @@ bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const Ec
     EcfsKeySlotsTold told;
     g_autofree char *path = g_build_filename (directory, ECFS_KEY_SLOTS_NAME, NULL);
     g_autofree char *bytes = NULL;
-    g_autoptr (GError) reason = NULL;
+    g_autoptr (GError) reason = NULL, why = NULL;
     EcfsKeyFile file = {.slots = NULL};
     size_t size;
     *ret_shares = NULL;
@@ -228,9 +230,13 @@ bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const Ec
     }
     if (!ecfs_key_file_parse ((const uint8_t *) bytes, size, &file, error))
         return ecfs_prefix (error, "%s", path);
-    *ret_shares = ecfs_key_shares_of (keys, &file, error);
+    *ret_shares = ecfs_key_shares_of (keys, &file, &why);
     ecfs_key_file_clear (&file);
-    return *ret_shares != NULL ? recall (ret_shares, catalog, error) : ecfs_prefix (error, "%s", path);
+    if (*ret_shares != NULL)
+        return recall (ret_shares, catalog, error);
+    const char *advice =
+        ecfs_catalog_is_shared (catalog) ? ": copy key and key-slots from the machine that rotated it" : "";
+    return ecfs_fail (error, EBADMSG, "%s: %s%s", path, why->message, advice);
 }
 
 static bool write_as (const EcfsKeyShares *self, const char *directory, const char *name, GError **error)
@@ -538,7 +544,8 @@ bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsE
 {
     unsigned x = 0;
     char name[ECFS_KEY_SHARE_NAME_SIZE];
-    if (self->file.threshold > 0 && !ecfs_key_shares_choose (catalog, zone, &x, error))
+    if (!ecfs_key_shares_check_newest (self, catalog, error) ||
+        (self->file.threshold > 0 && !ecfs_key_shares_choose (catalog, zone, &x, error)))
         return false;
     ecfs_key_shares_file_name (self, name);
     GByteArray *bytes = ecfs_key_shares_file_of (self, x);

@@ -45,6 +45,10 @@ typedef struct EcfsKeySlotsTold {
 bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error);
 bool ecfs_key_shares_tell_none (EcfsCatalog *catalog, GError **error);
 bool ecfs_key_slots_told (EcfsCatalog *catalog, EcfsKeySlotsTold *ret_told, GError **error);
+/** Has the catalog know which key file is the newest; NULL: there is none. Part of ecfs_key_shares_tell (). */
+bool ecfs_key_shares_tell_newest (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error);
+/** ESTALE, with what to do: the catalog knows of a newer one, so these are not to be stored anywhere. */
+bool ecfs_key_shares_check_newest (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error);
 /** From now on codes may survive the loss of so many stripes. */
 bool ecfs_key_shares_note_stripes (EcfsCatalog *catalog, unsigned stripes, GError **error);
 /** The threshold of that alone; 0: no secret is shared. */
@@ -68,7 +72,7 @@ const EcfsKeyFile *ecfs_key_shares_file (const EcfsKeyShares *self);
 unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 
 /** Gives an endpoint the key file with the share of its zone, which gets one where it has none, reads it back, and
- * removes older revisions. Blocks. */
+ * removes older revisions. ESTALE as ecfs_key_shares_check_newest (). Blocks. */
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
                           GError **error);
 

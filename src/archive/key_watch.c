@@ -1,5 +1,6 @@
 #include "archive/key_watch.h"
 
+#include "archive/key_losses.h"
 #include "archive/key_slots.h"
 #include "archive/lineage.h"
 #include "catalog/journal_rows.h"
@@ -13,8 +14,9 @@
 #define RESTORE_US   (10 * G_USEC_PER_SEC) /* … and until a share is stored again that is lost again */
 #define PATIENCE_US  (10 * G_USEC_PER_SEC)
 #define TICK_US      500000
-#define OLDER_MOST   64                /* files of one endpoint that are removed at a time */
-#define LOST_SETTING "key_share_lost " /* and the UUID of an endpoint: yes or no */
+#define RENEW_US     (10 * G_USEC_PER_SEC) /* between two looks whether another machine has changed the slots */
+#define OLDER_MOST   64                    /* files of one endpoint that are removed at a time */
+#define LOST_SETTING "key_share_lost "     /* and the UUID of an endpoint: yes or no */
 
 _Atomic int64_t ecfs_key_watch_again_us = 3600 * (int64_t) G_USEC_PER_SEC;
 
@@ -47,7 +49,9 @@ struct EcfsKeyWatch {
     EcfsTicker *ticker;
     EcfsMutex lock;
     EcfsCond changed;
-    bool restores; /* guarded by lock */
+    bool restores;      /* guarded by lock, as the next */
+    int64_t renewed_us; /* when it was looked whether the slots are the newest; 0: never */
+    bool is_outdated;   /* they are not, and that was told */
 };
 
 static void take_lost (void *user, const char *key, const char *value)
@@ -557,12 +561,52 @@ static void keep_lost (EcfsKeyWatch *self, Place *place)
         g_warning ("%s", error->message);
 }
 
+static bool any_lost (EcfsKeyWatch *self)
+{
+    bool any = false;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
+        if (!counts (self, i))
+            continue;
+        ecfs_mutex_lock (&self->lock);
+        any = any || self->places[i].sight > ECFS_KEY_THERE;
+        ecfs_mutex_unlock (&self->lock);
+    }
+    return any;
+}
+
+/* Whether the slots are the newest by now; else what endpoints lack is not to be stored from here. */
+static bool renew (EcfsKeyWatch *self)
+{
+    g_autoptr (GError) error = NULL;
+    bool renewed = ecfs_archive_renew_key_slots (self->archive, &error);
+    ecfs_mutex_lock (&self->lock);
+    bool tells = !renewed && !self->is_outdated;
+    self->is_outdated = !renewed;
+    self->renewed_us = ecfs_now_us ();
+    ecfs_mutex_unlock (&self->lock);
+    if (tells)
+        g_warning ("%s", error->message);
+    return renewed;
+}
+
+/* Endpoints are to be judged by the newest slots. */
+static void renew_when_due (EcfsKeyWatch *self)
+{
+    bool is_shared = ecfs_catalog_is_shared (ecfs_archive_catalog (self->archive));
+    ecfs_mutex_lock (&self->lock);
+    bool due = self->renewed_us == 0 || (is_shared && ecfs_now_us () - self->renewed_us >= RENEW_US);
+    ecfs_mutex_unlock (&self->lock);
+    if (due)
+        (void) renew (self); /* it has told why not */
+}
+
 static void restore_all (EcfsKeyWatch *self)
 {
     ecfs_mutex_lock (&self->lock);
     bool restores = self->restores;
     ecfs_mutex_unlock (&self->lock);
-    for (size_t i = 0; restores && i < ecfs_archive_n_endpoints (self->archive); i++) {
+    bool may_store = restores && (!any_lost (self) || renew (self));
+    for (size_t i = 0; may_store && i < ecfs_archive_n_endpoints (self->archive); i++) {
         if (!counts (self, i))
             continue;
         restore (self, &self->places[i]);
@@ -573,6 +617,7 @@ static void restore_all (EcfsKeyWatch *self)
 static void tick (void *user)
 {
     EcfsKeyWatch *self = user;
+    renew_when_due (self);
     look_at (self, DUE);
     restore_all (self);
 }

@@ -175,8 +175,9 @@ static bool check_keys (const char *path, EcfsCatalog *catalog, const char *id, 
     if (!ecfs_uuid_equal (ecfs_key_ring_archive (keys), ecfs_catalog_archive (catalog)))
         return ecfs_fail (error, ENOKEY, "%s has the keys of another archive", path);
     return own == NULL || strcmp (text, own) == 0 ||
-           ecfs_fail (error, ENOKEY, "%s has key %s, and the archive is under key %s: restore that file", path, text,
-                      own);
+           ecfs_fail (error, ENOKEY, "%s has key %s, and the archive is under key %s: %s", path, text, own,
+                      ecfs_catalog_is_shared (catalog) ? "copy key and key-slots from the machine that rotated it"
+                                                       : "restore that file");
 }
 
 bool ecfs_keys_read_next (const char *directory, const EcfsKeyRing *now, EcfsKeyRing **ret_next, GError **error)

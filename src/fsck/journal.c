@@ -1,4 +1,5 @@
 /* Markers, what endpoints have of the journal and of the key, and that the journal names what was repaired. */
+#include "archive/key_losses.h"
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
 #include "archive/marks.h"
@@ -187,7 +188,9 @@ static bool store_share (EcfsFsckRun *self, EcfsKeyShares **shares, const EcfsAr
     if (!ecfs_fsck_open_writer (self, error))
         return false;
     EcfsArchive *archive = self->writer->mounted ? self->archive : self->writer->archive;
-    if (!ecfs_archive_settle_share (archive, endpoint->zone, NULL, error))
+    if (!ecfs_archive_renew_key_slots (archive, error) ||
+        !ecfs_archive_settle_share (archive, endpoint->zone, NULL, error) || !load_shares (self, shares, error) ||
+        *shares == NULL)
         return false;
     for (;;) {
         uint64_t revision = ecfs_key_shares_file (*shares)->revision;

@@ -1,6 +1,7 @@
 /* What keeps an archive's keys: the ways to open them, and who has what of it. */
 #include "verbs/key.h"
 #include "archive/common.h"
+#include "archive/key_losses.h"
 #include "archive/key_slots.h"
 #include "archive/keys.h"
 #include "key/recipient.h"
@@ -91,9 +92,18 @@ char *ecfs_salvage_sha256 (void)
     return g_string_free (text, FALSE);
 }
 
+/* What is said of slots is said of the newest. */
+static void renew (EcfsArchive *archive)
+{
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_archive_renew_key_slots (archive, &why))
+        g_warning ("%s", why->message);
+}
+
 char *ecfs_key_list (Ecfs *self, GError **error)
 {
-    const EcfsArchive *archive = self->archive;
+    EcfsArchive *archive = self->archive;
+    renew (archive);
     const EcfsKeyRing *keys = ecfs_archive_keys (archive);
     const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
     char id[ECFS_UUID_TEXT_SIZE];
@@ -234,6 +244,7 @@ char *ecfs_key_check (Ecfs *self, const EcfsKeySecrets *secrets, GError **error)
         return NULL;
     }
     given.only = true; /* it is what is to be tried */
+    renew (archive);
     JsonObject *object = json_object_new ();
     JsonArray *told = json_array_new ();
     g_autoptr (GArray) all = find_files (archive, told, &n_with);

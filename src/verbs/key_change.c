@@ -1,5 +1,6 @@
 /* Ways to open an archive's keys come and go: by the mount where there is one, which gets no secret to see. */
 #include "archive/init_key.h"
+#include "archive/key_losses.h"
 #include "archive/key_slots.h"
 #include "key/recipient.h"
 #include "verbs/key.h"
@@ -167,7 +168,8 @@ char *ecfs_key_add (Ecfs *self, const EcfsKeyWay *way, GError **error)
 {
     const EcfsKeyRing *keys = ecfs_archive_keys (self->archive);
     EcfsKeepingRead keeping;
-    if (!check_changeable (self, error) || !ecfs_keeping_read (way, &keeping, error))
+    if (!check_changeable (self, error) || !ecfs_archive_renew_key_slots (self->archive, error) ||
+        !ecfs_keeping_read (way, &keeping, error))
         return NULL;
     if (keeping.how < ECFS_KEEPING_SPLIT) {
         (void) !ecfs_fail (error, EINVAL, "no way to open keys is called \"%s\"", way->kind);
@@ -208,8 +210,10 @@ static bool find_slot (const EcfsKeyShares *shares, const char *text, EcfsUuid *
 char *ecfs_key_remove (Ecfs *self, const char *slot, bool force, GError **error)
 {
     EcfsUuid id;
+    if (!check_changeable (self, error) || !ecfs_archive_renew_key_slots (self->archive, error))
+        return NULL;
     const EcfsKeyShares *now = ecfs_archive_key_shares (self->archive);
-    if (!check_changeable (self, error) || !find_slot (now, slot, &id, error))
+    if (!find_slot (now, slot, &id, error))
         return NULL;
     if (!force && ecfs_key_shares_file (now)->slots->len == 1) {
         (void) !ecfs_fail (error, EBUSY,
