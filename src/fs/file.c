@@ -30,6 +30,14 @@ static void forget_content (EcfsFs *self, uint64_t ino)
     ecfs_content_unref (content);
 }
 
+/* Others may store a shared file, so one that is open for writing is read from where it was stored until it is changed:
+ * what was opened of that is old from now on. */
+static void staged_changed (EcfsFs *self, uint64_t ino)
+{
+    if (self->shared)
+        forget_content (self, ino);
+}
+
 /* Takes the kept content, or says with which epoch a newly opened one may be kept. */
 static EcfsContent *kept_content (EcfsFs *self, uint64_t ino, unsigned *ret_epoch)
 {
@@ -542,6 +550,7 @@ static void write_now (const Change *self, EcfsStaged *staged)
     ssize_t written = fuse_buf_copy (&to, self->from, 0);
     size_t n_new = written > 0 ? (size_t) written : 0;
     bool may_go_on = ecfs_staged_change_end (staged, n_new, n_new > 0 ? (uint64_t) offset + n_new : 0, now_ns ());
+    staged_changed (fs, self->ino);
     EcfsStaged *pausing = may_go_on || written < 0 ? NULL : ecfs_staged_ref (staged);
     ecfs_fs_staged_end (fs, self->handle); /* which may be gone with the answer */
     if (written < 0)
@@ -565,6 +574,7 @@ static void allocate_now (const Change *self, EcfsStaged *staged)
     bool grows = result == 0 && !(self->mode & FALLOC_FL_KEEP_SIZE);
     bool may_go_on =
         ecfs_staged_change_end (staged, 0, grows ? (uint64_t) self->offset + (uint64_t) self->length : 0, now_ns ());
+    staged_changed (fs, self->ino);
     EcfsStaged *pausing = may_go_on || result != 0 ? NULL : ecfs_staged_ref (staged);
     ecfs_fs_staged_end (fs, self->handle);
     if (result != 0)
@@ -676,11 +686,12 @@ static void truncate_opened (void *user, EcfsStaged *staged, const GError *open_
         return;
     }
     request->staged = staged;
+    bool done = request->size == 0 || ecfs_staged_truncate (staged, request->size, now_ns (), &error);
     forget_content (request->fs, request->ino);
-    if (request->size > 0 && !ecfs_staged_truncate (staged, request->size, now_ns (), &error))
-        truncate_flushed (request, error);
-    else
+    if (done)
         ecfs_staged_flush (staged, truncate_flushed, request);
+    else
+        truncate_flushed (request, error);
 }
 
 void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t size,
@@ -690,6 +701,7 @@ void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t 
     if (staged != NULL) {
         g_autoptr (GError) error = NULL;
         (void) !ecfs_staged_truncate (staged, size, now_ns (), &error); /* error says it */
+        staged_changed (self, ino);
         ecfs_fs_staged_end (self, handle);
         done (user, error);
         return;

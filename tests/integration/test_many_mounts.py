@@ -133,6 +133,26 @@ def test_one_writes_a_file(place, cluster, stored):
     is_clean(archive)
 
 
+def test_writer_reads_what_it_stored(place, cluster):
+    """Also who had it open before, and had read it then: what has been stored meanwhile is what there is."""
+    archive = make(place, cluster)
+    mount = place.mount(archive)
+    (mount.path / "file").write_text("0123456789")
+    file = os.open(mount.path / "file", os.O_RDWR)
+    for number in range(3):
+        before = os.pread(file, 99, 0)
+        os.pwrite(file, b"%d" % number, 5 + number)
+        os.close(os.dup(file))  # which stores it
+        lab.forget_mounts()
+        assert os.pread(file, 99, 0) == before[:5 + number] + b"%d" % number + before[6 + number:]
+    os.ftruncate(file, 3)
+    os.close(os.dup(file))
+    lab.forget_mounts()
+    assert os.pread(file, 99, 0) == b"012"
+    os.close(file)
+    mount.umount()
+
+
 def test_catalog_moves_to_a_file_when_all_have_stored_theirs(place, cluster):
     """Else what others have written would be lost, as its content is in their directories."""
     archive = make(place, cluster, "--key", "none", "--set", "commit=async")
