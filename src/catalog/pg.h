@@ -22,6 +22,8 @@ bool ecfs_pg_is_location (const char *path);
 bool ecfs_pg_check_location (const char *text, GError **error);
 /** "postgresql://host/name" without what is secret; g_free (). */
 char *ecfs_pg_display (const char *location);
+/** The name of an archive's schema; g_free (). */
+char *ecfs_pg_schema (const EcfsUuid *archive);
 
 /** Connects and, unless @flags (EcfsCatalogFlags) say that it is only read, takes the archive, as one of several or
  * alone; waits while it cannot tell whether another process is alive. EBUSY: one is; ESTALE: it was moved elsewhere;

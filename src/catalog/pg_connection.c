@@ -68,6 +68,15 @@ char *ecfs_pg_display (const char *location)
     return display_of (conninfo);
 }
 
+char *ecfs_pg_schema (const EcfsUuid *archive)
+{
+    char hex[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (archive, hex);
+    g_auto (GStrv) groups = g_strsplit (hex, "-", -1);
+    g_autofree char *joined = g_strjoinv ("", groups);
+    return g_strconcat ("ecfs_", joined, NULL);
+}
+
 static bool parse_uuids (Pg *self, const char *text, GError **error)
 {
     g_auto (GStrv) parts = g_strsplit (text, ":", 2);
@@ -76,11 +85,7 @@ static bool parse_uuids (Pg *self, const char *text, GError **error)
     if (parts[0] == NULL || !ecfs_uuid_parse (parts[0], &archive) ||
         (parts[1] != NULL && !ecfs_uuid_parse (parts[1], &self->holder)))
         return ecfs_fail (error, EINVAL, "catalog %s: '%s' is not the UUID of an archive", self->name, text);
-    char hex[ECFS_UUID_TEXT_SIZE];
-    ecfs_uuid_text (&archive, hex);
-    g_auto (GStrv) groups = g_strsplit (hex, "-", -1);
-    g_autofree char *joined = g_strjoinv ("", groups);
-    self->schema = g_strconcat ("ecfs_", joined, NULL);
+    self->schema = ecfs_pg_schema (&archive);
     return true;
 }
 

@@ -32,6 +32,11 @@ char *ecfs_pg_display (const char *location)
     return g_strdup ("in PostgreSQL");
 }
 
+char *ecfs_pg_schema (const EcfsUuid *archive)
+{
+    return g_strdup ("ecfs");
+}
+
 EcfsDb *ecfs_pg_open (const char *location, unsigned flags, GError **error)
 {
     told (fail (error));

@@ -596,13 +596,13 @@ static bool check_free (const EcfsRecovering *self, GError **error)
     g_autofree char *place = g_strconcat (catalog, "#", archive, NULL), *where = NULL;
     if (!ecfs_pg_state (place, &state, &where, error))
         return false;
-    g_autofree char *name = ecfs_pg_display (place);
+    g_autofree char *name = ecfs_pg_display (place), *schema = ecfs_pg_schema (&self->archive);
     return state != ECFS_PG_USED ||
            ecfs_fail (
                error, EEXIST,
-               "catalog %s: the archive's schema is there already: 'ecfs takeover' on the archive directory that "
+               "catalog %s: the archive's schema %s is there already: 'ecfs takeover' on the archive directory that "
                "uses it sets it aside; if that directory is lost, rename the schema",
-               name);
+               name, schema);
 }
 
 /* The last of what is made: a directory that has it is an archive. */

@@ -254,7 +254,8 @@ def test_what_is_there_is_not_recovered_over(place, cluster):
     words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
     setting = ["--set", f"catalog={cluster.location}"]
     done = lab.ecfs("recover", place.path / "again", "--force", *setting, *words, check=False)
-    assert done.returncode != 0 and "is there already" in done.stderr
+    schema = "ecfs_" + (archive.path / "catalog-place").read_text().split(":")[0].replace("-", "")
+    assert done.returncode != 0 and f"schema {schema} is there already" in done.stderr
     done = lab.ecfs("recover", place.path / "again", "--read-only", *setting, *words, check=False)
     assert done.returncode != 0 and "leave out --set catalog" in done.stderr
     done = lab.ecfs("takeover", archive.path, "--yes", check=False)
