@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "lab"))
+import catalogs  # noqa: E402
 import gridftp  # noqa: E402
 import lab  # noqa: E402
 import web  # noqa: E402
@@ -35,6 +36,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "nightly: long, or about a rare bad day; tools/check nightly runs them")
     if threading.current_thread() is threading.main_thread():  # else one of xdist's, which got it from this
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionfinish():
+    catalogs.server.stop()
 
 
 def shares(item):

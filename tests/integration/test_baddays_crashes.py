@@ -10,11 +10,13 @@ import signal
 import subprocess
 import threading
 
+import catalogs
 import lab
 import pytest
 from steps import Steps, points
 
 pytestmark = pytest.mark.nightly
+
 
 class Script:
     """A command on an archive of its own each time: three directories, or four where one is added."""
@@ -35,7 +37,8 @@ class Script:
 
     def run(self, command, at=0, moment="before"):
         """The command with its steps counted; dies at one of them."""
-        done = lab.run(lab.BUILD / "tools/ecfs", *command(), check=False,
+        words = list(map(str, command()))
+        done = lab.run(lab.BUILD / "tools/ecfs", *words, *catalogs.words(words), check=False,
                        env=self.steps.environment(at, moment))
         if self.steps.where() is None:
             assert done.returncode == 0, done

@@ -74,13 +74,16 @@ class Cluster:
     def restore(self, dump):
         subprocess.run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.location], input=dump, check=True, capture_output=True)
 
+    def close(self):
+        if self.process.poll() is None:
+            self.stop()
+        shutil.rmtree(self.directory)
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.stop()
-        shutil.rmtree(self.directory)
+        self.close()
 
 
 class Standby(Cluster):
