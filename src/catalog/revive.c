@@ -112,6 +112,7 @@ void ecfs_give_up (EcfsCatalog *self)
     g_byte_array_set_size (self->redo, 0);
     g_clear_pointer (&self->failure, g_free);
     self->in_txn = self->detached = false;
+    self->durable_txn = self->txn; /* nothing is open: who waits for all there is waits for none */
     self->summed = 0;
     ecfs_cond_broadcast (&self->committed);
 }

@@ -581,6 +581,17 @@ static void test_sequence_is_committed (void)
     clear_members (&m);
 }
 
+/* Who waits for all that was done does not wait for what was given up. */
+static void test_nothing_to_wait_for (void)
+{
+    Members m;
+    init_members (&m);
+    refuse_commit (&m, "INSERT ON entries", "NEW.ino > 0", 1000);
+    (void) fail_to_make (m.catalogs[0]);
+    OK (e, ecfs_catalog_barrier (m.catalogs[0], &e));
+    clear_members (&m);
+}
+
 /* No name is made twice, no directory hangs in itself, no number of the journal is given twice or left out. */
 static void test_all_at_once (void)
 {
@@ -683,6 +694,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/marks", test_marks);
     g_test_add_func ("/members/told-of-the-last-try", test_told_of_the_last_try);
     g_test_add_func ("/members/sequence-is-committed", test_sequence_is_committed);
+    g_test_add_func ("/members/nothing-to-wait-for", test_nothing_to_wait_for);
     g_test_add_func ("/members/what-was-begun-before-a-copy", test_copied);
     g_test_add_func ("/members/what-others-have-not-stored", test_own);
     g_test_add_func ("/members/what-is-given-up-is-not-waited-for", test_given_up);
