@@ -1,4 +1,9 @@
-"""Several mounts of one archive on bad days: killed, asleep for minutes, the database restarted and crashed."""
+"""Several mounts of one archive on bad days, each at a machine of its own: killed, asleep for minutes, cut off, the
+database restarted and crashed, and a standby that lagged in its place.
+
+ECFS_MANY_SECONDS says for how long, and ECFS_MANY_SEED=N gives the same random numbers again.
+"""
+import contextlib
 import os
 import random
 import signal
@@ -8,19 +13,85 @@ import time
 import lab
 import postgresql
 import pytest
-from test_many_mounts import is_clean, join, make, same_tree
+import switch
+from test_many_mounts import is_clean, join, same_tree
 
 pytestmark = [pytest.mark.nightly, pytest.mark.skipif(not postgresql.have_postgresql(), reason="there is no PostgreSQL")]
 
-N_MOUNTS, N_DIRECTORIES, N_NAMES = 4, 3, 25
+N_MOUNTS, N_DIRECTORIES, N_NAMES = int(os.environ.get("ECFS_MANY_MOUNTS", "8")), 3, 25
 SECONDS = int(os.environ.get("ECFS_MANY_SECONDS", "240"))
-ASLEEP_S = 75  # longer than it takes to be thought dead
+SEED = int(os.environ.get("ECFS_MANY_SEED", "0")) or random.randrange(1 << 30)
+ASLEEP_S = CUT_S = (75, 120)  # longer than it takes to be thought dead
+DB_PORT = 5432
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with postgresql.Cluster("fsync = on") as made:
-        yield made
+class Site:
+    """Machines on one switch: of the database, of the endpoints, of a standby, and those that mount."""
+
+    def __init__(self, place, is_followed=False):
+        self.place, self.stack = place, contextlib.ExitStack()
+        try:
+            self._set_up(is_followed)
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(self, is_followed):
+        self.net = switch.Switch()
+        self.stack.callback(self.net.close)
+        self.at_database, self.at_endpoints, self.at_standby = (self.net.machine() for _ in range(3))
+        with self.at_database:
+            self.database = self.stack.enter_context(postgresql.Cluster("fsync = on", port=DB_PORT, address=self.at_database.address))
+        if is_followed:
+            with self.at_standby:
+                self.standby = self.stack.enter_context(postgresql.Standby(self.database, self.at_standby.address))
+        with self.at_endpoints:
+            endpoints = [self.place.sshd(name, self.at_endpoints.address) for name in lab.NAMES]
+        hosts = [self.at_database.address] + [self.at_standby.address] * is_followed
+        location = f"postgresql://ecfs@{','.join(f'{host}:{DB_PORT}' for host in hosts)}/postgres?sslmode=disable&target_session_attrs=read-write"
+        self.machines = [self.net.machine() for _ in range(N_MOUNTS)]
+        with self.machines[0]:
+            self.archive = self.place.archive(endpoints, "rs:4+2", "--key", "none", "--set", f"catalog={location}",
+                                              "--set", "catalog_mounts=many", "--set", "deletion_grace=0")
+        self.members = [self.archive]
+        for machine in self.machines[1:]:
+            with machine:
+                self.members.append(join(self.place, self.archive, f"other{len(self.members)}"))
+        self.mounts = []
+        for number, member in enumerate(self.members):
+            with self.machines[number]:
+                self.mounts.append(self.place.mount(member))
+
+    def start(self, mount):
+        with self.machines[self.mounts.index(mount)]:
+            mount.start()
+
+    def start_database(self):
+        with self.at_database:
+            self.database.start()
+
+    def recovered(self):
+        """The tree that the endpoints alone bring back."""
+        again = lab.Archive(self.place.path / "again", self.archive.endpoints)
+        words = [word for endpoint in self.archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+        with self.machines[0]:
+            lab.ecfs("recover", again.path, "--force", *words)
+            mount = self.place.mount(again)
+        found = lab.describe_tree(mount.path)
+        mount.umount()
+        return found
+
+    def close(self):
+        for mount in self.place.mounts:  # before their database is gone
+            mount.kill()
+        self.stack.close()
+
+
+@pytest.fixture
+def site(request, place):
+    made = Site(place, getattr(request, "param", False))
+    yield made
+    made.close()
 
 
 class Worker(threading.Thread):
@@ -32,6 +103,7 @@ class Worker(threading.Thread):
         self.number, self.mount, self.random = number, mount, random.Random(seed)
         self.stopping, self.resting = threading.Event(), threading.Event()
         self.known, self.unsure, self.errors, self.n_done, self.serial = {}, set(), [], 0, 0
+        self.wrong = None  # what was found that may not be
 
     def path(self, who):
         return f"dir{self.random.randrange(N_DIRECTORIES)}/{who}-{self.random.randrange(N_NAMES)}"
@@ -100,40 +172,46 @@ class Worker(threading.Thread):
             except OSError as error:
                 self.errors.append(error)
                 time.sleep(0.3)
+            except AssertionError as error:
+                self.wrong = f"{self.number}, after {self.n_done}: {error}"
+                return
 
 
-def trouble(rng, cluster, workers):
+def trouble(rng, site):
     """One bad thing; returns its name."""
-    kind = rng.choice(["killed", "asleep", "restarted", "crashed"])
+    kind = rng.choice(["killed", "asleep", "cut off", "restarted", "crashed"])
     if kind == "restarted":
-        cluster.stop(signal.SIGINT)
-        cluster.start()
+        site.database.stop(signal.SIGINT)
+        site.start_database()
     elif kind == "crashed":
-        cluster.stop(signal.SIGQUIT)
+        site.database.stop(signal.SIGQUIT)
         time.sleep(rng.random() * 3)
-        cluster.start()
+        site.start_database()
     elif kind == "killed":
-        mount = rng.choice(workers).mount
+        mount = rng.choice(site.mounts)
         mount.kill()
         time.sleep(rng.random() * 5)
-        mount.start()
+        site.start(mount)
     else:
-        mount = rng.choice(workers).mount
-        mount.process.send_signal(signal.SIGSTOP)
-        time.sleep(ASLEEP_S)
-        mount.process.send_signal(signal.SIGCONT)
+        mount = rng.choice(site.mounts)
+        if kind == "asleep":
+            mount.process.send_signal(signal.SIGSTOP)
+            time.sleep(rng.uniform(*ASLEEP_S))
+            mount.process.send_signal(signal.SIGCONT)
+        else:
+            machine = site.machines[site.mounts.index(mount)]
+            machine.cut_off()
+            time.sleep(rng.uniform(*CUT_S))
+            machine.cut_off(False)
         time.sleep(3)
         mount.kill()  # as its message says: it was taken for dead, and has to be mounted again
-        mount.start()
+        site.start(mount)
     return kind
 
 
-@pytest.mark.parametrize("seed", [int(os.environ.get("ECFS_MANY_SEED", "0")) or random.randrange(1 << 30)])
-def test_bad_days_of_many_mounts(place, cluster, seed):
-    rng = random.Random(seed)
-    archive = make(place, cluster)
-    members = [archive] + [join(place, archive, f"other{i}") for i in range(1, N_MOUNTS)]
-    mounts = [place.mount(member) for member in members]
+@pytest.mark.parametrize("seed", [SEED])
+def test_bad_days_of_many_mounts(site, seed):
+    rng, mounts = random.Random(seed), site.mounts
     for i in range(N_DIRECTORIES):
         (mounts[0].path / f"dir{i}").mkdir()
     workers = [Worker(i, mount, seed + i) for i, mount in enumerate(mounts)]
@@ -142,15 +220,17 @@ def test_bad_days_of_many_mounts(place, cluster, seed):
     until, happened = time.monotonic() + SECONDS, []
     while time.monotonic() < until:
         time.sleep(rng.uniform(3, 12))
-        happened.append(trouble(rng, cluster, workers))
+        happened.append(trouble(rng, site))
+        print(f"{time.strftime('%T')} {happened[-1]}", flush=True)
         lab.until(lambda: all(mount.process.poll() is None for mount in mounts), 60, "all are there")
     for worker in workers:
         worker.stopping.set()
     for worker in workers:
-        worker.join(120)
-        assert not worker.is_alive()
+        worker.join(180)
+        assert not worker.is_alive(), f"{worker.number} hangs"
     print("seed", seed, happened, [(worker.n_done, len(worker.errors)) for worker in workers])
-    for member in members:
+    assert not [worker.wrong for worker in workers if worker.wrong]
+    for member in site.members:
         member.await_stored()
     expected = same_tree(mounts, 30)
     for worker in workers:
@@ -159,11 +239,6 @@ def test_bad_days_of_many_mounts(place, cluster, seed):
                 assert (mounts[(worker.number + 1) % N_MOUNTS].path / name).read_text() == text, name
     for mount in mounts:
         mount.umount()
-    is_clean(archive)
-    # What was sent is what happened.
-    again = lab.Archive(place.path / "again", archive.endpoints)
-    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
-    lab.ecfs("recover", again.path, "--force", *words)
-    mount = place.mount(again)
-    lab.assert_same_tree(expected, lab.describe_tree(mount.path))
-    mount.umount()
+    with site.machines[0]:
+        is_clean(site.archive)
+    lab.assert_same_tree(expected, site.recovered())  # what was sent is what happened

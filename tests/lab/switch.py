@@ -78,6 +78,10 @@ class Machine(Namespace):
         switch.ip([f"link add {self.port} type veth peer name eth0 netns {self.path()}", f"link set {self.port} master switch up"])
         self.ip([f"addr add {self.address}/16 dev eth0", "link set eth0 up"])
 
+    def cut_off(self, is_cut=True):
+        """Its line is unplugged, or plugged in again: packets vanish, and connections hear nothing of it."""
+        self.switch.ip([f"link set {self.port} {'down' if is_cut else 'up'}"])
+
     def hold(self, bytes_per_s):
         """Its line, to so much in each direction, headers of packets included; 0: it is not held."""
         for namespace, device in ((self, "eth0"), (self.switch, self.port)):
