@@ -58,17 +58,34 @@ static void note (EcfsCatalog *self, StatementId id, const Value *values, size_t
 #define AHEAD_VALUES 3
 G_STATIC_ASSERT (N_STATEMENTS < 256);
 
-bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)
+static bool run (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, bool now, GError **error)
+{
+    const DbOps *ops = self->db->ops;
+    return ops->run (self->db, id, values, n_values, error) &&
+           (!now || ops->await == NULL || ops->await (self->db, error));
+}
+
+static bool exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, bool now, GError **error)
 {
     if (self->detached)
         return ecfs_fail_detached (self, error);
     if (self->is_member && !self->in_txn) /* it was given up in the middle of an operation that goes on all the same */
         return ecfs_fail (error, EIO, "catalog %s: the connection was lost", self->path);
-    if (!self->db->ops->run (self->db, id, values, n_values, error) &&
-        (!ecfs_revive (self, error) || !self->db->ops->run (self->db, id, values, n_values, error)))
+    if (!run (self, id, values, n_values, now, error) &&
+        (!ecfs_revive (self, error) || !run (self, id, values, n_values, now, error)))
         return false;
     note (self, id, values, n_values);
     return true;
+}
+
+bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)
+{
+    return exec (self, id, values, n_values, false, error);
+}
+
+bool ecfs_exec_now (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)
+{
+    return exec (self, id, values, n_values, true, error);
 }
 
 bool ecfs_replay (EcfsCatalog *self, guint begin, guint end, GError **error)

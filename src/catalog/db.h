@@ -212,7 +212,11 @@ void ecfs_op_enter (EcfsCatalog *self, bool durable) ECFS_TSA (acquire_capabilit
 bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
 #define EXEC(self, id, error, ...) ecfs_exec (self, STMT_##id, VALUES (__VA_ARGS__), error)
 
-/** Rows that the last ecfs_exec () changed; the id of the row that it inserted. */
+/** The same, and it is done: for who looks at the error, or at what follows. */
+bool ecfs_exec_now (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
+#define EXEC_NOW(self, id, error, ...) ecfs_exec_now (self, STMT_##id, VALUES (__VA_ARGS__), error)
+
+/** Rows that the last ecfs_exec_now () changed; the id of the row that it inserted. */
 uint64_t ecfs_changes (EcfsCatalog *self);
 int64_t ecfs_inserted (EcfsCatalog *self);
 

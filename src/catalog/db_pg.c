@@ -264,7 +264,7 @@ static bool prepare (EcfsDb *db, GError **error)
 
 /* Statements */
 
-/* What came late is told late. */
+/* It is done when somebody waits for it, or for what comes behind it. */
 static bool run (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error)
 {
     Pg *self = (Pg *) db;
@@ -380,18 +380,12 @@ bool ecfs_pg_end_read (Pg *self, GError **error)
 
 static uint64_t changes (EcfsDb *db)
 {
-    Pg *self = (Pg *) db;
-    if (self->late == NULL && !ecfs_pg_flush (self, &self->late))
-        self->changes = 0;
-    return self->changes;
+    return ((Pg *) db)->changes;
 }
 
 static int64_t inserted (EcfsDb *db)
 {
-    Pg *self = (Pg *) db;
-    if (self->late == NULL && !ecfs_pg_flush (self, &self->late))
-        self->inserted = 0;
-    return self->inserted;
+    return ((Pg *) db)->inserted;
 }
 
 /* Queries */

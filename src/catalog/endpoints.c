@@ -77,7 +77,7 @@ static bool add (EcfsCatalog *self, const EcfsUuid *uuid, const char *name, int6
     if (size == 0 || size > ECFS_NAME_MAX)
         return ecfs_fail (error, EINVAL, "the name of an endpoint has 1 to %d bytes", ECFS_NAME_MAX);
     if (!check_unknown (self, uuid, name, error) ||
-        !EXEC (self, ENDPOINT_INSERT, error, UUID (uuid), TEXT (name), INT (ECFS_ENDPOINT_ACTIVE)))
+        !EXEC_NOW (self, ENDPOINT_INSERT, error, UUID (uuid), TEXT (name), INT (ECFS_ENDPOINT_ACTIVE)))
         return false;
     *ret_id = ecfs_inserted (self);
     ecfs_journal_put_endpoint (self->record, uuid, ECFS_ENDPOINT_ACTIVE, name);
@@ -120,7 +120,7 @@ static char *removed_name (const EcfsEndpointRow *row)
 static bool forget_deletions (EcfsCatalog *self, int64_t id, int64_t most, GError **error)
 {
     if (!EXEC (self, PAST_DELETE_AT, error, INT (id), INT (most)) ||
-        !EXEC (self, DELETION_DELETE_AT, error, INT (id), INT (most)))
+        !EXEC_NOW (self, DELETION_DELETE_AT, error, INT (id), INT (most)))
         return false;
     self->counters.totals.n_deletions -= ecfs_changes (self);
     return true;

@@ -144,8 +144,9 @@ bool ecfs_inode_store (EcfsCatalog *self, const Inode *inode, GError **error)
 bool ecfs_inode_fill (EcfsCatalog *self, const Inode *inode, GError **error)
 {
     const EcfsAttr *attr = &inode->attr;
-    return EXEC (self, INODE_FILL, error, INT (attr->ino), INT (attr->size), INT (attr->mtime_ns), INT (attr->ctime_ns),
-                 INT (inode->committed_size), INT (attr->data_bytes), INT (inode->extents_sum ^ sum_sizes (inode))) &&
+    return EXEC_NOW (self, INODE_FILL, error, INT (attr->ino), INT (attr->size), INT (attr->mtime_ns),
+                     INT (attr->ctime_ns), INT (inode->committed_size), INT (attr->data_bytes),
+                     INT (inode->extents_sum ^ sum_sizes (inode))) &&
            (ecfs_changes (self) == 1 ||
             ecfs_fail (error, EBADMSG, "inode %" PRIu64 " is no regular file that is there", attr->ino));
 }

@@ -52,7 +52,7 @@ static bool drop_records (EcfsCatalog *self, uint64_t sequence, bool *ret_more, 
     *ret_more = (uint64_t) first + DROPPED_AT_ONCE <= sequence;
     if (first == 0 || (uint64_t) first > sequence)
         return true;
-    if (!EXEC (self, JOURNAL_DROP, error, INT (sequence), INT (first + DROPPED_AT_ONCE)))
+    if (!EXEC_NOW (self, JOURNAL_DROP, error, INT (sequence), INT (first + DROPPED_AT_ONCE)))
         return false;
     self->counters.totals.journal_records -= ecfs_changes (self);
     return true;

@@ -328,11 +328,11 @@ bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t
     EcfsTotals *totals = &self->counters.totals;
     uint8_t seal[ECFS_SEAL_BYTES];
     ecfs_seal_put (&object->seal, seal);
-    if (!EXEC (self, OBJECT_INSERT, error, UUID (&object->uuid), INT (object->epoch), INT (object->sequence),
-               TEXT (object->code), INT (object->size), INT (object->segment_bytes), INT (object->block_bytes),
-               INT (object->header_bytes), BLOB (object->digest, sizeof object->digest),
-               object->has_sha256 ? BLOB (object->sha256, sizeof object->sha256) : NONE,
-               object->seal.kind == ECFS_SEAL_NONE ? NONE : BLOB (seal, sizeof seal), INT (object->kind)))
+    if (!EXEC_NOW (self, OBJECT_INSERT, error, UUID (&object->uuid), INT (object->epoch), INT (object->sequence),
+                   TEXT (object->code), INT (object->size), INT (object->segment_bytes), INT (object->block_bytes),
+                   INT (object->header_bytes), BLOB (object->digest, sizeof object->digest),
+                   object->has_sha256 ? BLOB (object->sha256, sizeof object->sha256) : NONE,
+                   object->seal.kind == ECFS_SEAL_NONE ? NONE : BLOB (seal, sizeof seal), INT (object->kind)))
         return false;
     *ret_id = ecfs_inserted (self);
     if (!ecfs_total_add (&totals->content_bytes, object->size, error))
@@ -709,7 +709,7 @@ bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsOb
 
 static bool fill_sha256 (EcfsCatalog *self, const EcfsUuid *object, const uint8_t *sha256, GError **error)
 {
-    if (!EXEC (self, OBJECT_FILL_SHA256, error, UUID (object), BLOB (sha256, ECFS_SHA256_SIZE)))
+    if (!EXEC_NOW (self, OBJECT_FILL_SHA256, error, UUID (object), BLOB (sha256, ECFS_SHA256_SIZE)))
         return false;
     if (ecfs_changes (self) > 0)
         ecfs_journal_put_object_sha256 (self->record, object, sha256);

@@ -133,7 +133,7 @@ static bool doom_deletions (EcfsCatalog *self, int64_t *deletions, size_t n, GEr
 {
     for (size_t i = 0; i < n; i++) {
         if (!EXEC (self, PAST_DOOM, error, INT (deletions[i])) ||
-            !EXEC (self, DELETION_DOOM, error, INT (deletions[i])))
+            !EXEC_NOW (self, DELETION_DOOM, error, INT (deletions[i])))
             return false;
         if (ecfs_changes (self) == 0)
             deletions[i] = 0;
@@ -149,7 +149,7 @@ bool ecfs_catalog_deletions_doom (EcfsCatalog *self, int64_t *deletions, size_t 
 static bool deletions_done (EcfsCatalog *self, const int64_t *deletions, size_t n, GError **error)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!EXEC (self, DELETION_DELETE, error, INT (deletions[i])))
+        if (!EXEC_NOW (self, DELETION_DELETE, error, INT (deletions[i])))
             return false;
         self->counters.totals.n_deletions -= ecfs_changes (self);
     }
@@ -264,8 +264,8 @@ static bool begin (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, cons
                    size_t n_stripes, bool is_past, int64_t *ret_intent, GError **error)
 {
     uint64_t sequence = self->counters.sequence + 1;
-    if (!EXEC (self, INTENT_INSERT, error, UUID (object), INT (ino), INT (self->epoch), INT (sequence),
-               INT (ecfs_real_ns ())))
+    if (!EXEC_NOW (self, INTENT_INSERT, error, UUID (object), INT (ino), INT (self->epoch), INT (sequence),
+                   INT (ecfs_real_ns ())))
         return false;
     int64_t intent = ecfs_inserted (self);
     if (!is_past)

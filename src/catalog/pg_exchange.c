@@ -111,7 +111,6 @@ void ecfs_pg_exchange_clear (Pg *self)
     g_ptr_array_unref (self->waiting);
     g_ptr_array_unref (self->ahead);
     g_ptr_array_unref (self->known);
-    g_clear_error (&self->late);
 }
 
 static void drop_waiting (Pg *self, guint from)
@@ -125,7 +124,6 @@ void ecfs_pg_forget (Pg *self)
 {
     drop_waiting (self, 0);
     g_ptr_array_set_size (self->known, 0);
-    g_clear_error (&self->late);
 }
 
 /* The table that a statement changes, with what is before it; NULL: who knows. Triggers change what nobody asks. */
@@ -394,15 +392,6 @@ static GArray *say_all_before (Pg *self)
     return all;
 }
 
-/* False: an error of something that waited. */
-static bool tell_late (Pg *self, GError **error)
-{
-    if (self->late == NULL)
-        return true;
-    g_propagate_error (error, g_steal_pointer (&self->late));
-    return false;
-}
-
 static bool talk_all (Pg *self, GArray *all, PGresult **ret_last, GError **error)
 {
     Heard heard;
@@ -419,8 +408,6 @@ static bool talk_all (Pg *self, GArray *all, PGresult **ret_last, GError **error
 
 bool ecfs_pg_flush (Pg *self, GError **error)
 {
-    if (!tell_late (self, error))
-        return false;
     g_autoptr (GArray) all = say_all_before (self);
     return all->len == 0 || talk_all (self, all, NULL, error);
 }
@@ -429,8 +416,6 @@ PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, G
 {
     char name[16];
     PGresult *result = NULL;
-    if (!tell_late (self, error))
-        return NULL;
     g_autoptr (GArray) all = say_all_before (self);
     if (all->len > 0) {
         say (all, id, with, SAID_LAST);
@@ -472,8 +457,6 @@ bool ecfs_pg_commit_with (Pg *self, const char *flush, bool *ret_unsettled, GErr
 {
     Heard heard;
     *ret_unsettled = false;
-    if (!tell_late (self, error))
-        return false;
     g_autoptr (GArray) all = new_talk ();
     say_waiting (self, all);
     if (flush != NULL)

@@ -56,7 +56,6 @@ typedef struct Pg {
     GPtrArray *ahead;
     GPtrArray *known;
     size_t waiting_bytes;
-    GError *late;       /* of what waited, not told yet; NULL: none */
     GHashTable *sights; /* session of each other member → what it showed last; NULL: nobody looked */
     int64_t looked_us;  /* when that was */
     int64_t rests_us;   /* until then it does not come to lead */

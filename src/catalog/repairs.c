@@ -18,11 +18,11 @@ static bool add (EcfsCatalog *self, const EcfsUuid *object, const EcfsRepairRow 
         return ecfs_fail (error, ENOSPC, "%d damaged stripes are queued for repair, which is as many as are noted",
                           ECFS_REPAIRS_MAX);
     g_autofree char *reason = g_utf8_make_valid (row->reason, -1);
-    if (!EXEC (self, REPAIR_INSERT, error, UUID (object), INT (row->index), INT (row->instance),
-               INT (row->lies   ? LIES
-                    : row->gone ? GONE
-                                : DAMAGED),
-               INT (ecfs_real_ns ()), TEXT (reason)))
+    if (!EXEC_NOW (self, REPAIR_INSERT, error, UUID (object), INT (row->index), INT (row->instance),
+                   INT (row->lies   ? LIES
+                        : row->gone ? GONE
+                                    : DAMAGED),
+                   INT (ecfs_real_ns ()), TEXT (reason)))
         return false;
     *ret_queued = ecfs_changes (self) > 0;
     return true;

@@ -22,7 +22,7 @@ static bool put_endpoint (EcfsCatalog *catalog, const EcfsUuid *uuid, const char
     g_autofree char *own = free_name (catalog, name, found == 1 ? *ret_id : 0);
     ecfs_journal_put_endpoint (catalog->record, uuid, state, own);
     if (found == 0) {
-        if (!EXEC (catalog, ENDPOINT_INSERT, error, UUID (uuid), TEXT (own), INT (state)))
+        if (!EXEC_NOW (catalog, ENDPOINT_INSERT, error, UUID (uuid), TEXT (own), INT (state)))
             return false;
         *ret_id = ecfs_inserted (catalog);
         return true;
@@ -49,7 +49,7 @@ bool ecfs_restore_removed_item (EcfsRestore *self, const EcfsJournalItem *item, 
     if (!g_utf8_validate (name, -1, NULL))
         return ecfs_restore_refuse (error, "an endpoint's name is impossible");
     int found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, &id, error, UUID (&item->uuid));
-    if (found == 0 && EXEC (catalog, ENDPOINT_INSERT, error, UUID (&item->uuid), TEXT (name), INT (0))) {
+    if (found == 0 && EXEC_NOW (catalog, ENDPOINT_INSERT, error, UUID (&item->uuid), TEXT (name), INT (0))) {
         id = ecfs_inserted (catalog);
         found = 1;
     }

@@ -107,13 +107,13 @@ static bool put_name (EcfsRestore *self, uint64_t parent, const char *name, uint
     g_autoptr (GError) why = NULL;
     const uint64_t position = catalog->counters.next_position++;
     if (catalog->db->ops->is_sqlite &&
-        EXEC (catalog, ENTRY_INSERT, &why, INT (parent), NAME (name), INT (position), INT (ino)))
+        EXEC_NOW (catalog, ENTRY_INSERT, &why, INT (parent), NAME (name), INT (position), INT (ino)))
         return true;
     if (why != NULL && why->code != EBADMSG) {
         g_propagate_error (error, g_steal_pointer (&why));
         return false;
     }
-    return EXEC (catalog, ENTRY_PUT, error, INT (parent), NAME (name), INT (position), INT (ino)) &&
+    return EXEC_NOW (catalog, ENTRY_PUT, error, INT (parent), NAME (name), INT (position), INT (ino)) &&
            (ecfs_changes (catalog) == 1 || ecfs_restore_refuse (error, "a name is of an inode that does not exist"));
 }
 

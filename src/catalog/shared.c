@@ -262,8 +262,9 @@ bool ecfs_catalog_pack_begin (EcfsCatalog *self, const EcfsObjectRow *pack, int6
 static int move_one (EcfsCatalog *self, int64_t pack, int64_t object, const EcfsPackMove *move, GError **error)
 {
     Inode inode;
-    if (!EXEC (self, EXTENT_MOVE, error, INT (move->ino), INT (object), INT (move->from), INT (pack), INT (move->to),
-               INT (move->length), BLOB (move->sha256, sizeof move->sha256), INT (move->generation)))
+    if (!EXEC_NOW (self, EXTENT_MOVE, error, INT (move->ino), INT (object), INT (move->from), INT (pack),
+                   INT (move->to), INT (move->length), BLOB (move->sha256, sizeof move->sha256),
+                   INT (move->generation)))
         return -1;
     if (ecfs_changes (self) == 0)
         return 0;

@@ -5,7 +5,7 @@
 
 bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *ret_staging, GError **error)
 {
-    if (!EXEC (self, STAGING_INSERT, error, INT (ino), INT (fresh), INT (ecfs_real_ns ())))
+    if (!EXEC_NOW (self, STAGING_INSERT, error, INT (ino), INT (fresh), INT (ecfs_real_ns ())))
         return false;
     self->counters.totals.n_staged++;
     if (ret_staging != NULL)
@@ -26,7 +26,7 @@ static bool take_from_others (EcfsCatalog *self, uint64_t ino, GError **error)
     if (ecfs_column_number (query, 1) != 0)
         return ecfs_fail (error, EBUSY, "%s writes it, or has not stored yet what was written",
                           ecfs_column_text (query, 0));
-    if (!EXEC (self, STAGING_DELETE_ELSEWHERE, error, INT (ino)))
+    if (!EXEC_NOW (self, STAGING_DELETE_ELSEWHERE, error, INT (ino)))
         return false;
     self->counters.totals.n_staged -= ecfs_changes (self);
     return true;
@@ -134,7 +134,7 @@ static bool show_committed (EcfsCatalog *self, uint64_t ino, GError **error)
 /* Bytes that were staged before and stay only until others take their place. */
 static bool delete_older (EcfsCatalog *self, uint64_t ino, int64_t id, GError **error)
 {
-    if (!EXEC (self, STAGING_DELETE_OLDER, error, INT (ino), INT (id)))
+    if (!EXEC_NOW (self, STAGING_DELETE_OLDER, error, INT (ino), INT (id)))
         return false;
     self->counters.totals.n_staged -= ecfs_changes (self);
     return true;
@@ -166,7 +166,7 @@ bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingSt
 
 static bool delete_row (EcfsCatalog *self, int64_t id, GError **error)
 {
-    if (!EXEC (self, STAGING_DELETE, error, INT (id)))
+    if (!EXEC_NOW (self, STAGING_DELETE, error, INT (id)))
         return false;
     self->counters.totals.n_staged -= ecfs_changes (self);
     return true;
@@ -209,7 +209,7 @@ bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, b
 
 bool ecfs_staging_drop_inode (EcfsCatalog *self, uint64_t ino, GError **error)
 {
-    if (!EXEC (self, STAGING_DELETE_INO, error, INT (ino)))
+    if (!EXEC_NOW (self, STAGING_DELETE_INO, error, INT (ino)))
         return false;
     self->counters.totals.n_staged -= ecfs_changes (self);
     return true;

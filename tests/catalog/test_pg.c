@@ -158,6 +158,28 @@ static void test_refused (void)
     fixture_clear (&f);
 }
 
+/* A connection that is lost by the very statement whose row is asked for next. */
+static void test_lost_by_insert (void)
+{
+    Fixture f;
+    int64_t intent = 0;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    run_pg_sql (f.path,
+                "CREATE SEQUENCE asked; CREATE FUNCTION cut () RETURNS trigger LANGUAGE plpgsql SET search_path "
+                "FROM CURRENT AS $$ BEGIN IF nextval ('asked') = 1 THEN PERFORM pg_terminate_backend "
+                "(pg_backend_pid ()); END IF; RETURN NEW; END $$");
+    run_pg_sql (f.path, "CREATE TRIGGER cut BEFORE INSERT ON intents FOR EACH ROW EXECUTE FUNCTION cut ()");
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6);
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    g_assert_cmpint (intent, >, 0);
+    fixture_reopen (&f);
+    OK (e, ecfs_catalog_intents_abort_all (f.catalog, &e));
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 6);
+    fixture_clear (&f);
+}
+
 /* A query that fails amid changes takes none of them along. */
 static void test_failed_query (void)
 {
@@ -397,6 +419,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/pg/lost-connections-lose-nothing", test_lost_connections);
     g_test_add_func ("/pg/readers-connect-anew", test_lost_reader);
     g_test_add_func ("/pg/what-is-refused-fails-alone", test_refused);
+    g_test_add_func ("/pg/a-connection-is-lost-by-what-is-inserted", test_lost_by_insert);
     g_test_add_func ("/pg/a-failed-query-takes-no-change-along", test_failed_query);
     g_test_add_func ("/pg/lost-commits-are-noticed", test_lost_commits);
     g_test_add_func ("/pg/commits-are-durable", test_durable);
