@@ -4,7 +4,7 @@
 #define AGAIN_US (5 * G_USEC_PER_SEC) /* a server restarts within seconds */
 #define PAUSE_US (G_USEC_PER_SEC / 10)
 
-static bool is_there (EcfsCatalog *self, GError **error)
+static bool is_there (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock)
 {
     ecfs_await_back (self);
     bool is_away = self->db->ops->is_away (self->db);
