@@ -137,7 +137,8 @@ void ecfs_ahead (StatementId id, const Value *values, size_t n_values)
     if (n_ahead == AHEAD_MOST || n_values > AHEAD_VALUES)
         return;
     ahead[n_ahead].id = id;
-    memcpy (ahead[n_ahead].values, values, n_values * sizeof *values);
+    for (size_t i = 0; i < n_values; i++)
+        ahead[n_ahead].values[i] = values[i];
     ahead[n_ahead++].n_values = n_values;
 }
 
