@@ -115,7 +115,7 @@ static bool goes_on (void *user, uint64_t n_rows)
 bool ecfs_catalog_copy (EcfsCatalog *self, const char *path, const atomic_bool *stop, GError **error)
 {
     (void) unlink (path); /* what a crash has left; what is there still fails the next */
-    const EcfsPgCopying how = {.tick = goes_on, .user = (void *) stop};
+    const EcfsPgCopying how = {.tick = goes_on, .user = (void *) stop, .lock = &self->lock};
     if (!self->db->ops->is_sqlite)
         return ecfs_catalog_barrier (self, error) && ecfs_pg_copy_to_file (self->db, path, &how, error);
     int fd = open (path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);

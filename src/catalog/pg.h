@@ -10,6 +10,7 @@
 #define ECFS_CATALOG_PG_H
 
 #include "catalog/database.h"
+#include "util/lock.h"
 #include "util/uuid.h"
 
 #include <stdatomic.h>
@@ -40,6 +41,7 @@ typedef struct EcfsPgCopying {
     bool arriving;                              /* to a schema: it cannot be opened before ecfs_pg_arrived () */
     bool (*tick) (void *user, uint64_t n_rows); /* after some rows; false: ECANCELED. May be NULL */
     void *user;
+    EcfsMutex *lock; /* of who uses the database meanwhile; NULL: nobody does */
 } EcfsPgCopying;
 
 /** Copies all rows of @db, in which no transaction is open, to the file of SQLite @path, which is made. They are of one

@@ -199,12 +199,23 @@ Pg *ecfs_pg_twin (const Pg *self)
     return twin;
 }
 
+/* What the other connection is to know, as it is at one moment. */
+static ECFS_TSA (no_thread_safety_analysis) Pg *twin_of (EcfsDb *db, EcfsMutex *lock)
+{
+    if (lock != NULL)
+        ecfs_mutex_lock (lock);
+    Pg *twin = ecfs_pg_twin (ecfs_pg_of (db));
+    if (lock != NULL)
+        ecfs_mutex_unlock (lock);
+    return twin;
+}
+
 bool ecfs_pg_copy_to_file (EcfsDb *db, const char *path, const EcfsPgCopying *how, GError **error)
 {
     sqlite3 *to = ecfs_sqlite_make (path, error);
     if (to == NULL)
         return false;
-    Pg *twin = ecfs_pg_twin (ecfs_pg_of (db));
+    Pg *twin = twin_of (db, how == NULL ? NULL : how->lock);
     Out out = {.from = twin, .to = to, .path = path, .how = how};
     bool copied = copy_out (&out, error);
     ecfs_pg_free (twin);
