@@ -179,7 +179,9 @@ static bool is_wanted (void *user)
     return !is_stopping (client->server) && !has_hung_up (client->lines.fd);
 }
 
-static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
+/* Names travel before anybody looks which files are full: what is wrong with some is no reason to leave the names of
+ * all others on this machine alone. */
+static bool drain (Client *client, JsonArray *paths, bool names, bool full, GError **error)
 {
     EcfsArchive *archive = client->server->archive;
     Waiting *waiting = g_new0 (Waiting, 1);
@@ -188,8 +190,9 @@ static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
     waiting->n_refs = 1;
     waiting->inos = g_array_new (FALSE, FALSE, sizeof (uint64_t));
     bool ok = wait_for_paths (waiting, archive, paths, full, error) && wait_until_stored (client, waiting, error) &&
-              (!full || check_full (waiting, archive, error)) &&
-              ecfs_catalog_barrier (ecfs_archive_catalog (archive), error);
+              ecfs_catalog_barrier (ecfs_archive_catalog (archive), error) &&
+              (!names || ecfs_archive_store_journal (archive, is_wanted, client, error)) &&
+              (!full || check_full (waiting, archive, error));
     waiting_unref (waiting);
     return ok;
 }
@@ -247,7 +250,7 @@ static bool handle_umount (Client *client, JsonObject *request, JsonObject *repl
         return ecfs_fail (error, ENOTCONN, "this is the mount on %s", self->ops.mountpoint);
     if (ecfs_catalog_is_taken_over (ecfs_archive_catalog (self->archive))) /* what is staged is for the next mount */
         return self->ops.umount (self->ops.user, error);
-    if (!drain (client, NULL, false, error))
+    if (!drain (client, NULL, false, false, error))
         return fail_unmount (
             client, error,
             "not unmounted, because not everything could be stored (umount(8) leaves it to the next mount)");
@@ -268,8 +271,7 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
     (void) reply; /* nothing to tell */
     ecfs_archive_reconsider_hold (client->server->archive, is_wanted, client);
     const bool looked = ecfs_archive_await_damage (client->server->archive, ecfs_now_us () + MET_PATIENCE_US);
-    return drain (client, paths, !ecfs_control_flag (request, "quorum"), error) &&
-           ecfs_archive_store_journal (client->server->archive, is_wanted, client, error) &&
+    return drain (client, paths, true, !ecfs_control_flag (request, "quorum"), error) &&
            ecfs_archive_confirm_key (client->server->archive, is_wanted, client, error) &&
            (looked ||
             ecfs_fail (error, ETIMEDOUT,

@@ -167,6 +167,24 @@ def test_what_was_read_in_vain_is_told_at_once(place, archive):
     mount.umount()
 
 
+def test_names_travel_though_a_file_is_not_full(place, archive):
+    archive.configure("archive", small_file="0", repair="off")
+    lab.write_pattern(place.path / "file", MIB, 13)
+    archive.put_in_full(place.path / "file", "/")
+    mount = place.mount(archive)
+    os.unlink(stripes(archive, "file")[0][0])
+    lab.until(lambda: read(mount, "file") and archive.json("status")["repairs"]["queued"] == 1, 60, "the loss is met")
+    (mount.path / "file").rename(mount.path / "renamed")
+    assert lab.ecfs("wait", archive.path, check=False).returncode == 1
+    mount.kill()
+    again = lab.Archive(place.path / "again", archive.endpoints)
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    lab.ecfs("recover", again.path, "--force", *words)
+    mount = place.mount(again)
+    assert os.listdir(mount.path) == ["renamed"]
+    mount.umount()
+
+
 def test_get_queues_beside_a_mount_and_without_one(place, archive):
     archive.configure("archive", read_policy="data-first")
     lab.write_pattern(place.path / "file", 2 * MIB, 7)
