@@ -16,7 +16,7 @@ import lab  # noqa: E402
 import web  # noqa: E402
 
 SHM_NEEDED = 4 << 30
-LOG_LINES = 30
+LOG_LINES = int(os.environ.get("ECFS_LOG_LINES", "30"))  # of each mount and server, where a test fails
 
 
 SMALL_OBJECTS = "64K"

@@ -79,20 +79,26 @@ static bool add_directory (EcfsArchive *archive, uint64_t dir, GHashTable *seen,
     return true;
 }
 
-/* Takes @directories; NULL: why is in @error. */
-static bool add_directories (EcfsArchive *archive, GArray *directories, EcfsRuled *ret_ruled, GError **error)
+bool ecfs_archive_directories_ruled (EcfsArchive *self, const GArray *directories, EcfsRuled *ret_ruled, GError **error)
 {
     g_autoptr (GHashTable) seen = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
     EcfsRuled ruled = {.marks = NULL};
-    bool fine = directories != NULL;
+    bool fine = true;
     for (guint i = 0; fine && i < directories->len; i++)
-        fine = add_directory (archive, g_array_index (directories, uint64_t, i), seen, &ruled, error);
-    if (directories != NULL)
-        g_array_unref (directories);
+        fine = add_directory (self, g_array_index (directories, uint64_t, i), seen, &ruled, error);
     if (fine)
         *ret_ruled = ruled;
     else
         ecfs_ruled_clear (&ruled);
+    return fine;
+}
+
+/* Takes @directories; NULL: why is in @error. */
+static bool add_directories (EcfsArchive *archive, GArray *directories, EcfsRuled *ret_ruled, GError **error)
+{
+    const bool fine = directories != NULL && ecfs_archive_directories_ruled (archive, directories, ret_ruled, error);
+    if (directories != NULL)
+        g_array_unref (directories);
     return fine;
 }
 

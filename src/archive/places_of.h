@@ -26,6 +26,9 @@ bool ecfs_marks_prefer (const char *marks);
 /** The rules of a file or directory; false where they cannot be read, or one makes no sense. *ret_ruled is for
  * ecfs_ruled_clear (). */
 bool ecfs_archive_file_ruled (EcfsArchive *self, uint64_t ino, EcfsRuled *ret_ruled, GError **error);
+/** Those of a file in all of these directories, of uint64_t. */
+bool ecfs_archive_directories_ruled (EcfsArchive *self, const GArray *directories, EcfsRuled *ret_ruled,
+                                     GError **error);
 /** Those of all files that have something of an object, by its row; none of one that only the past has. */
 bool ecfs_archive_object_ruled (EcfsArchive *self, int64_t object, EcfsRuled *ret_ruled, GError **error);
 

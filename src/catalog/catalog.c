@@ -230,7 +230,7 @@ static Counters counters_now (EcfsCatalog *self)
 }
 
 /* Of a shared catalog what is not committed may be given up, and its numbers become those of others' records. */
-static bool get_sequence (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
+bool ecfs_sequence_get (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
 {
     Counters counters = {.sequence = self->base_sequence};
     bool good = (self->is_member && self->in_txn) || get_counters (self, &counters, error);
@@ -242,7 +242,7 @@ uint64_t ecfs_catalog_sequence (EcfsCatalog *self)
 {
     uint64_t sequence = 0;
     g_autoptr (GError) error = NULL;
-    if (!READ (self, get_sequence (self, &sequence, &error)))
+    if (!READ (self, ecfs_sequence_get (self, &sequence, &error)))
         g_warning ("%s", error->message);
     return sequence;
 }

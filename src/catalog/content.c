@@ -109,7 +109,7 @@ bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error)
     g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
     if (extents != NULL && extents->len > 0)
         ecfs_content_note_lost (self, ino);
-    return extents != NULL && EXEC (self, EXTENT_DELETE_ALL, error, INT (ino)) &&
+    return extents != NULL && (extents->len == 0 || EXEC (self, EXTENT_DELETE_ALL, error, INT (ino))) &&
            ecfs_objects_release (self, extents, error);
 }
 
@@ -157,16 +157,20 @@ bool ecfs_content_put (EcfsCatalog *self, const Inode *inode, const GArray *exte
     return true;
 }
 
-bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error)
+void ecfs_content_sum (Inode *inode, const GArray *extents)
 {
-    g_autoptr (GArray) extents = ecfs_extents_list (self, inode->attr.ino, error);
-    if (extents == NULL)
-        return false;
     inode->attr.data_bytes = 0;
     for (guint i = 0; i < extents->len; i++)
         inode->attr.data_bytes += g_array_index (extents, EcfsExtent, i).length;
     inode->extents_sum = sum_extents (inode->attr.ino, extents);
-    return true;
+}
+
+bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error)
+{
+    g_autoptr (GArray) extents = ecfs_extents_list (self, inode->attr.ino, error);
+    if (extents != NULL)
+        ecfs_content_sum (inode, extents);
+    return extents != NULL;
 }
 
 bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced, GError **error)

@@ -4,6 +4,11 @@
 
 #include "catalog/namespace_priv.h"
 
+/* Tables that number their rows, for ecfs_next_id (). */
+#define ECFS_IDS_OBJECTS "objects"
+#define ECFS_IDS_INTENTS "intents"
+#define ECFS_IDS_STAGING "staging"
+
 /* content.c */
 
 /** Removes extents (all, or what lies above @size) and queues objects that lose their last one. */
@@ -23,6 +28,8 @@ bool ecfs_extent_read (EcfsQuery *query, EcfsExtent *ret_extent);
 GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error);
 /** Sets data_bytes and extents_sum of the inode from its extents: before it is stored, wherever these have changed. */
 bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error);
+/** The same, where @extents (of EcfsExtent) are known. */
+void ecfs_content_sum (Inode *inode, const GArray *extents);
 bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error);
 
 /** The object that was named last: many files in a row have one. */
@@ -40,6 +47,8 @@ bool ecfs_content_put (EcfsCatalog *self, const Inode *inode, const GArray *exte
  * noted how much is nobody's any more. */
 bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error);
 EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
+/** The same without its stripes. */
+EcfsObjectRow *ecfs_object_find_bare (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
 /** The object in the current row of a query for OBJECT_COLUMNS, with its stripes. */
 EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, EcfsQuery *query, GError **error);
 /** Those of all rows that are left. GPtrArray with free function. */
@@ -73,8 +82,9 @@ bool ecfs_log_extend (EcfsCatalog *self, const EcfsObjectRow *log, const EcfsObj
 bool ecfs_shared_restore (EcfsCatalog *self, const EcfsJournalItem *item, GError **error);
 /** So far it is known which records of a log count; never less than before. */
 bool ecfs_log_set_end (EcfsCatalog *self, const EcfsObjectRow *log, uint64_t end, GError **error);
-/** The content of an inode becomes what a record of a log has. */
-bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const EcfsLogged *logged, GError **error);
+/** The content of an inode, which has none, becomes what a record of a log has: *ret_extent. */
+bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const EcfsLogged *logged,
+                         EcfsExtent *ret_extent, GError **error);
 
 /* past.c */
 

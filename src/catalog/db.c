@@ -54,7 +54,7 @@ static void note (EcfsCatalog *self, StatementId id, const Value *values, size_t
 }
 
 #define MAX_VALUES   17
-#define AHEAD_MOST   6
+#define AHEAD_MOST   10
 #define AHEAD_VALUES 3
 G_STATIC_ASSERT (N_STATEMENTS < 256);
 
@@ -106,6 +106,15 @@ bool ecfs_replay (EcfsCatalog *self, guint begin, guint end, GError **error)
             return false;
     }
     return self->db->ops->await == NULL || self->db->ops->await (self->db, error);
+}
+
+bool ecfs_next_id (EcfsCatalog *self, const char *table, int64_t *ret_id, GError **error)
+{
+    int found = QUERY_NUMBER (self, NEXT_ID, ret_id, error, TEXT (table));
+    if (found == 0) /* SQLite knows of none before the first */
+        *ret_id = 1;
+    return found >= 0 &&
+           (*ret_id > 0 || ecfs_fail (error, EBADMSG, "catalog %s: %s has no numbers left", self->path, table));
 }
 
 uint64_t ecfs_changes (EcfsCatalog *self)

@@ -216,6 +216,14 @@ bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n
 bool ecfs_exec_now (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
 #define EXEC_NOW(self, id, error, ...) ecfs_exec_now (self, STMT_##id, VALUES (__VA_ARGS__), error)
 
+/** The sequence of the newest record of the journal that nothing takes back. */
+bool ecfs_sequence_get (EcfsCatalog *self, uint64_t *ret_sequence, GError **error);
+
+/** The number that the next row of a table gets which numbers its rows, for the statement that inserts it: nobody has
+ * to wait for that one then. Within a change; AHEAD_ID () before. */
+bool ecfs_next_id (EcfsCatalog *self, const char *table, int64_t *ret_id, GError **error);
+#define AHEAD_ID(table) AHEAD (NEXT_ID, TEXT (table))
+
 /** Rows that the last ecfs_exec_now () changed; the id of the row that it inserted. */
 uint64_t ecfs_changes (EcfsCatalog *self);
 int64_t ecfs_inserted (EcfsCatalog *self);

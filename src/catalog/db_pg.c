@@ -175,14 +175,10 @@ static bool is_known (Oid type)
     return type == PG_BOOL || type == PG_BYTEA || type == PG_INT8 || type == PG_INT4 || type == PG_TEXT;
 }
 
-/* Ids are given by a trigger, as SQLite gives them. */
-static bool gives_id (const char *sql)
+/* Ids are given by a trigger, as SQLite gives them, where nobody has asked for the next before. */
+static bool gives_id (StatementId id)
 {
-    static const char *const tables[] = {"objects ", "intents ", "staging ", "endpoints "};
-    for (size_t i = 0; i < G_N_ELEMENTS (tables); i++)
-        if (g_str_has_prefix (sql, "INSERT INTO ") && g_str_has_prefix (sql + strlen ("INSERT INTO "), tables[i]))
-            return true;
-    return false;
+    return id == STMT_ENDPOINT_INSERT;
 }
 
 #define PG_SQL_X(id, sql)         sql,
@@ -193,7 +189,7 @@ static void translate (Pg *self)
 {
     for (int i = 0; i < N_STATEMENTS; i++) {
         g_autofree char *sql = ecfs_pg_dialect (pg_sql[i], self->schema, self->member);
-        self->statements[i].sql = g_strconcat (sql, gives_id (pg_sql[i]) ? " RETURNING id" : NULL, NULL);
+        self->statements[i].sql = g_strconcat (sql, gives_id ((StatementId) i) ? " RETURNING id" : NULL, NULL);
     }
 }
 

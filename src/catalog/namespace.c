@@ -225,6 +225,8 @@ bool ecfs_catalog_make (EcfsCatalog *self, uint64_t parent, const char *name, co
     if (name == NULL)
         return CHANGE_CHECKED (self, error, make_nameless (self, parent, inode, ret_attr, error));
     AHEAD (ENTRY_GET, INT (parent), NAME (name));
+    if (inode->staged)
+        AHEAD_ID (ECFS_IDS_STAGING);
     return CHANGE_CHECKED (self, error, make (self, parent, name, inode, ret_attr, ret_staging, error));
 }
 
@@ -427,6 +429,8 @@ static char *read_target (EcfsCatalog *self, uint64_t ino, GError **error)
 
 char *ecfs_catalog_readlink (EcfsCatalog *self, uint64_t ino, GError **error)
 {
+    AHEAD (INODE_GET, INT (ino));
+    AHEAD (INODE_TARGET, INT (ino));
     return READ (self, read_target (self, ino, error));
 }
 
@@ -480,6 +484,8 @@ static GPtrArray *list (EcfsCatalog *self, uint64_t ino, int64_t after, size_t m
 
 GPtrArray *ecfs_catalog_readdir (EcfsCatalog *self, uint64_t ino, int64_t after, size_t max, GError **error)
 {
+    AHEAD (INODE_GET, INT (ino));
+    AHEAD (ENTRY_LIST, INT (ino), INT (after), INT (MIN (max, INT_MAX)));
     return READ (self, list (self, ino, after, max, error));
 }
 
@@ -515,7 +521,7 @@ int ecfs_dir_is_below (EcfsCatalog *self, uint64_t ino, uint64_t above, GError *
     return -1;
 }
 
-static char *find_path (EcfsCatalog *self, uint64_t ino)
+char *ecfs_path_find (EcfsCatalog *self, uint64_t ino)
 {
     if (ino == ECFS_ROOT_INO)
         return g_strdup ("/");
@@ -539,7 +545,7 @@ static char *find_path (EcfsCatalog *self, uint64_t ino)
 
 char *ecfs_catalog_path (EcfsCatalog *self, uint64_t ino)
 {
-    return READ (self, find_path (self, ino));
+    return READ (self, ecfs_path_find (self, ino));
 }
 
 static GPtrArray *find_paths (EcfsCatalog *self, uint64_t ino, GError **error)
@@ -550,7 +556,7 @@ static GPtrArray *find_paths (EcfsCatalog *self, uint64_t ino, GError **error)
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         uint64_t parent = (uint64_t) ecfs_column_number (query, 0);
         g_autofree char *name = ecfs_column_name (query, 1, (int64_t) parent, error);
-        g_autofree char *directory = parent == ECFS_ROOT_INO ? g_strdup ("") : find_path (self, parent);
+        g_autofree char *directory = parent == ECFS_ROOT_INO ? g_strdup ("") : ecfs_path_find (self, parent);
         if (name == NULL)
             return NULL;
         g_ptr_array_add (paths, g_strconcat (directory, "/", name, NULL));

@@ -56,6 +56,8 @@ char *ecfs_column_name (EcfsQuery *query, int column, int64_t parent, GError **e
  * with has_code false. */
 bool ecfs_code_above (EcfsCatalog *self, const Inode *dir, Inode *ret_holder, GError **error);
 
+/** What ecfs_catalog_path () does. */
+char *ecfs_path_find (EcfsCatalog *self, uint64_t ino);
 /** What ecfs_catalog_drop () does. */
 bool ecfs_inode_drop (EcfsCatalog *self, uint64_t ino, GError **error);
 
@@ -65,5 +67,12 @@ int ecfs_dir_is_empty (EcfsCatalog *self, uint64_t ino, GError **error);
 int ecfs_dir_is_below (EcfsCatalog *self, uint64_t ino, uint64_t above, GError **error);
 /** One link less (none for a directory), stored and journalled. */
 bool ecfs_inode_lose_name (EcfsCatalog *self, Inode *inode, int64_t now_ns, GError **error);
+
+/* xattr.c */
+
+/** What ecfs_catalog_xattr_above () does; of a file, whichever of its directories it is. */
+bool ecfs_xattr_above (EcfsCatalog *self, uint64_t dir, const char *name, GByteArray **ret_value, GError **error);
+/** What ecfs_catalog_file_directories () does. */
+GArray *ecfs_directories_of (EcfsCatalog *self, uint64_t ino, GError **error);
 
 #endif

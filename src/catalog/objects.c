@@ -328,13 +328,13 @@ bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t
     EcfsTotals *totals = &self->counters.totals;
     uint8_t seal[ECFS_SEAL_BYTES];
     ecfs_seal_put (&object->seal, seal);
-    if (!EXEC_NOW (self, OBJECT_INSERT, error, UUID (&object->uuid), INT (object->epoch), INT (object->sequence),
-                   TEXT (object->code), INT (object->size), INT (object->segment_bytes), INT (object->block_bytes),
-                   INT (object->header_bytes), BLOB (object->digest, sizeof object->digest),
-                   object->has_sha256 ? BLOB (object->sha256, sizeof object->sha256) : NONE,
-                   object->seal.kind == ECFS_SEAL_NONE ? NONE : BLOB (seal, sizeof seal), INT (object->kind)))
+    if (!ecfs_next_id (self, ECFS_IDS_OBJECTS, ret_id, error) ||
+        !EXEC (self, OBJECT_INSERT, error, INT (*ret_id), UUID (&object->uuid), INT (object->epoch),
+               INT (object->sequence), TEXT (object->code), INT (object->size), INT (object->segment_bytes),
+               INT (object->block_bytes), INT (object->header_bytes), BLOB (object->digest, sizeof object->digest),
+               object->has_sha256 ? BLOB (object->sha256, sizeof object->sha256) : NONE,
+               object->seal.kind == ECFS_SEAL_NONE ? NONE : BLOB (seal, sizeof seal), INT (object->kind)))
         return false;
-    *ret_id = ecfs_inserted (self);
     if (!ecfs_total_add (&totals->content_bytes, object->size, error))
         return false;
     totals->n_objects++;
@@ -391,15 +391,32 @@ bool ecfs_object_publish (EcfsCatalog *self, const EcfsObjectRow *object, int64_
                     : ecfs_intent_end (self, intent_id, &intent, object->stripes, error));
 }
 
-static bool insert_extents (EcfsCatalog *self, const EcfsPublish *publish, const int64_t *objects, GError **error)
+/* What the file's content is then, of EcfsExtent; and an object of it, where there are some. */
+static GArray *insert_extents (EcfsCatalog *self, const EcfsPublish *publish, const int64_t *objects,
+                               ObjectName *ret_name, GError **error)
 {
+    g_autoptr (GArray) inserted = g_array_new (FALSE, TRUE, sizeof (EcfsExtent));
+    *ret_name = (ObjectName){.id = 0};
     for (size_t i = 0; i < publish->n_extents; i++) {
-        const EcfsExtent *extent = &publish->extents[i];
-        if (!EXEC (self, EXTENT_INSERT, error, INT (publish->ino), INT (extent->offset), INT (extent->length),
-                   INT (objects[extent->object]), INT (extent->object_offset), NONE, NONE))
-            return false;
+        EcfsExtent extent = publish->extents[i];
+        if (i == 0)
+            *ret_name = (ObjectName){.id = objects[extent.object], .uuid = publish->objects[extent.object]->uuid};
+        extent.object = objects[extent.object];
+        extent.has_sha256 = false;
+        extent.generation = 0;
+        if (!EXEC (self, EXTENT_INSERT, error, INT (publish->ino), INT (extent.offset), INT (extent.length),
+                   INT (extent.object), INT (extent.object_offset), NONE, NONE))
+            return NULL;
+        g_array_append_val (inserted, extent);
     }
-    return publish->logged == NULL || ecfs_logged_insert (self, publish->ino, publish->size, publish->logged, error);
+    EcfsExtent logged;
+    if (publish->logged != NULL) {
+        if (!ecfs_logged_insert (self, publish->ino, publish->size, publish->logged, &logged, error))
+            return NULL;
+        *ret_name = (ObjectName){.id = logged.object, .uuid = publish->logged->log};
+        g_array_append_val (inserted, logged);
+    }
+    return g_steal_pointer (&inserted);
 }
 
 static bool get_publishable (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error)
@@ -429,9 +446,13 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
         inode.attr.mtime_ns = publish->mtime_ns;
     inode.mtime_is_staged = false;
     inode.attr.ctime_ns = publish->ctime_ns == 0 ? ecfs_real_ns () : MAX (inode.attr.ctime_ns, publish->ctime_ns);
-    return ecfs_content_remove (self, publish->ino, error) && insert_extents (self, publish, objects, error) &&
-           ecfs_content_count (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&
-           ecfs_content_journal (self, &inode, error) &&
+    ObjectName name;
+    g_autoptr (GArray) extents =
+        ecfs_content_remove (self, publish->ino, error) ? insert_extents (self, publish, objects, &name, error) : NULL;
+    if (extents == NULL)
+        return false;
+    ecfs_content_sum (&inode, extents);
+    return ecfs_inode_store (self, &inode, error) && ecfs_content_put (self, &inode, extents, &name, error) &&
            (publish->staging == 0 ||
             ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
 }
@@ -442,8 +463,16 @@ static void say_ahead (const EcfsPublish *publish)
     AHEAD (EXTENT_LIST, INT (publish->ino));
     if (publish->logged != NULL)
         AHEAD (OBJECT_BY_UUID, UUID (&publish->logged->log));
-    if (publish->staging != 0)
+    if (publish->staging != 0) {
         AHEAD (STAGING_GET, INT (publish->staging));
+        AHEAD (STAGING_OLDER, INT (publish->ino), INT (publish->staging));
+    }
+    if (publish->n_objects > 0) {
+        AHEAD_ID (ECFS_IDS_OBJECTS);
+        AHEAD (INTENT_GET, INT (publish->intents[0]));
+        AHEAD (INTENT_STRIPE_LIST, INT (publish->intents[0]));
+        ecfs_ahead (STMT_ENDPOINT_LIST_ALL, NULL, 0);
+    }
 }
 
 static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, Op *op, GError **error)
@@ -514,14 +543,22 @@ bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *
 
 /* Setting one stripe */
 
-EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error)
+EcfsObjectRow *ecfs_object_find_bare (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error)
 {
+    g_autoptr (EcfsObjectRow) row = ecfs_object_row_new ();
     autoquery *query = QUERY (self, OBJECT_BY_UUID, error, UUID (uuid));
     *ret_found = ecfs_query_step (self, query, error);
-    EcfsObjectRow *row = *ret_found == 1 ? ecfs_object_load (self, query, error) : NULL;
-    if (*ret_found == 1 && row == NULL)
+    if (*ret_found == 1 && !read_object (query, row, error))
         *ret_found = -1;
-    return row;
+    return *ret_found == 1 ? g_steal_pointer (&row) : NULL;
+}
+
+EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error)
+{
+    g_autoptr (EcfsObjectRow) row = ecfs_object_find_bare (self, uuid, ret_found, error);
+    if (row != NULL && !read_stripes (self, row, error))
+        *ret_found = -1;
+    return *ret_found == 1 ? g_steal_pointer (&row) : NULL;
 }
 
 const EcfsStripeRow *ecfs_stripe_at (const EcfsObjectRow *object, unsigned index)

@@ -264,10 +264,11 @@ static bool begin (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, cons
                    size_t n_stripes, bool is_past, int64_t *ret_intent, GError **error)
 {
     uint64_t sequence = self->counters.sequence + 1;
-    if (!EXEC_NOW (self, INTENT_INSERT, error, UUID (object), INT (ino), INT (self->epoch), INT (sequence),
-                   INT (ecfs_real_ns ())))
+    int64_t intent;
+    if (!ecfs_next_id (self, ECFS_IDS_INTENTS, &intent, error) ||
+        !EXEC (self, INTENT_INSERT, error, INT (intent), UUID (object), INT (ino), INT (self->epoch), INT (sequence),
+               INT (ecfs_real_ns ())))
         return false;
-    int64_t intent = ecfs_inserted (self);
     if (!is_past)
         ecfs_journal_put_intent (self->record, object, ino);
     for (size_t i = 0; i < n_stripes; i++)
@@ -290,6 +291,8 @@ static bool begin_new (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, i
 bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, int64_t *ret_intent,
                                 GError **error)
 {
+    AHEAD_ID (ECFS_IDS_INTENTS);
+    ecfs_ahead (STMT_ENDPOINT_LIST_ALL, NULL, 0);
     return CHANGE_DURABLE (self, error, begin_new (self, object, ino, ret_intent, error));
 }
 

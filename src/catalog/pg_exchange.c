@@ -4,7 +4,7 @@
 
 #define MOST_WAITING 64 /* statements, … */
 #define MOST_BYTES   (64u << 10)
-#define MOST_AHEAD   8
+#define MOST_AHEAD   10
 
 /* A statement with values of its own. */
 typedef struct Command {
@@ -147,6 +147,14 @@ static bool mentions (const char *sql, const char *table)
     return false;
 }
 
+/* Whether what is known is the number of the next row of @table (with its schema). */
+static bool is_next_of (const Command *command, const char *table)
+{
+    const size_t n = command->id == STMT_NEXT_ID ? (size_t) command->with.sizes[0] : 0, length = strlen (table);
+    return n > 0 && n < length && table[length - n - 1] == '.' &&
+           memcmp (table + length - n, command->with.values[0], n) == 0;
+}
+
 /* What a statement that is about to run may change is not known any more. */
 static void forget_changed (Pg *self, StatementId id)
 {
@@ -155,7 +163,8 @@ static void forget_changed (Pg *self, StatementId id)
     g_autofree char *table = table_of (self->statements[id].sql);
     for (guint i = self->known->len; i-- > 0;) {
         const Known *known = g_ptr_array_index (self->known, i);
-        if (table == NULL || mentions (self->statements[known->command->id].sql, table))
+        if (table == NULL || mentions (self->statements[known->command->id].sql, table) ||
+            is_next_of (known->command, table))
             g_ptr_array_remove_index_fast (self->known, i);
     }
 }

@@ -382,12 +382,13 @@ static bool restore_drop (EcfsRestore *self, const EcfsJournalItem *item, GError
 static bool restore_intent (EcfsRestore *self, const EcfsJournalItem *item, uint64_t sequence, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
-    int64_t any;
+    int64_t any, id;
     int found = QUERY_NUMBER (catalog, OBJECT_BY_UUID, &any, error, UUID (&item->uuid));
     self->has_intents = true;
-    return found == 1 || (found == 0 && item->attr.ino <= INT64_MAX &&
-                          EXEC (catalog, INTENT_INSERT, error, UUID (&item->uuid), INT (item->attr.ino),
-                                INT (catalog->epoch), INT (sequence), INT (ecfs_real_ns ())));
+    return found == 1 ||
+           (found == 0 && item->attr.ino <= INT64_MAX && ecfs_next_id (catalog, ECFS_IDS_INTENTS, &id, error) &&
+            EXEC (catalog, INTENT_INSERT, error, INT (id), UUID (&item->uuid), INT (item->attr.ino),
+                  INT (catalog->epoch), INT (sequence), INT (ecfs_real_ns ())));
 }
 
 /* The rest */

@@ -87,16 +87,24 @@ bool ecfs_log_extend (EcfsCatalog *self, const EcfsObjectRow *log, const EcfsObj
     return ecfs_log_set_end (self, log, told->size, error);
 }
 
-bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const EcfsLogged *logged, GError **error)
+bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const EcfsLogged *logged,
+                         EcfsExtent *ret_extent, GError **error)
 {
     int found;
-    g_autoptr (EcfsObjectRow) log = ecfs_object_find (self, &logged->log, &found, error);
+    g_autoptr (EcfsObjectRow) log = ecfs_object_find_bare (self, &logged->log, &found, error);
     if (found == 0 || (found == 1 && log->kind == ECFS_OBJECT_WHOLE))
         return ecfs_fail (error, ESTALE, "the log or pack is no longer in the catalog");
     if (found == 1 && log->kind == ECFS_OBJECT_PACK && logged->end > log->size)
         return ecfs_fail (error, EINVAL, "what is to be in a pack is not within it");
-    return log != NULL &&
-           EXEC (self, EXTENT_INSERT, error, INT (ino), INT (0), INT (size), INT (log->id), INT (logged->offset),
+    if (log == NULL)
+        return false;
+    *ret_extent = (EcfsExtent){.length = size,
+                               .object = log->id,
+                               .object_offset = logged->offset,
+                               .has_sha256 = true,
+                               .generation = logged->generation};
+    memcpy (ret_extent->sha256, logged->sha256, sizeof ret_extent->sha256);
+    return EXEC (self, EXTENT_INSERT, error, INT (ino), INT (0), INT (size), INT (log->id), INT (logged->offset),
                  BLOB (logged->sha256, sizeof logged->sha256), INT (logged->generation)) &&
            ecfs_log_set_end (self, log, logged->end, error);
 }

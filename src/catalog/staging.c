@@ -5,11 +5,13 @@
 
 bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *ret_staging, GError **error)
 {
-    if (!EXEC_NOW (self, STAGING_INSERT, error, INT (ino), INT (fresh), INT (ecfs_real_ns ())))
+    int64_t id;
+    if (!ecfs_next_id (self, ECFS_IDS_STAGING, &id, error) ||
+        !EXEC (self, STAGING_INSERT, error, INT (id), INT (ino), INT (fresh), INT (ecfs_real_ns ())))
         return false;
     self->counters.totals.n_staged++;
     if (ret_staging != NULL)
-        *ret_staging = ecfs_inserted (self);
+        *ret_staging = id;
     return true;
 }
 
@@ -48,6 +50,10 @@ static bool add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError *
 
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error)
 {
+    AHEAD (INODE_GET, INT (ino));
+    AHEAD (STAGING_FRESH, INT (ino));
+    AHEAD (STAGING_ELSEWHERE, INT (ino));
+    AHEAD_ID (ECFS_IDS_STAGING);
     return CHANGE_CHECKED (self, error, add (self, ino, ret_staging, error));
 }
 
@@ -134,10 +140,11 @@ static bool show_committed (EcfsCatalog *self, uint64_t ino, GError **error)
 /* Bytes that were staged before and stay only until others take their place. */
 static bool delete_older (EcfsCatalog *self, uint64_t ino, int64_t id, GError **error)
 {
-    if (!EXEC_NOW (self, STAGING_DELETE_OLDER, error, INT (ino), INT (id)))
+    int64_t n = 0;
+    if (QUERY_NUMBER (self, STAGING_OLDER, &n, error, INT (ino), INT (id)) < 0)
         return false;
-    self->counters.totals.n_staged -= ecfs_changes (self);
-    return true;
+    self->counters.totals.n_staged -= (uint64_t) n;
+    return n == 0 || EXEC (self, STAGING_DELETE_OLDER, error, INT (ino), INT (id));
 }
 
 static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t size, int64_t mtime_ns,
@@ -164,12 +171,11 @@ bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingSt
     return CHANGE_CHECKED (self, error, set (self, staging, state, size, mtime_ns, failure, error));
 }
 
+/* Of a row that is there. */
 static bool delete_row (EcfsCatalog *self, int64_t id, GError **error)
 {
-    if (!EXEC_NOW (self, STAGING_DELETE, error, INT (id)))
-        return false;
-    self->counters.totals.n_staged -= ecfs_changes (self);
-    return true;
+    self->counters.totals.n_staged--;
+    return EXEC (self, STAGING_DELETE, error, INT (id));
 }
 
 /* Without staged bytes the inode shows its committed size again. */

@@ -66,6 +66,7 @@
     X (COUNTERS_INSERT, "INSERT INTO counters (id, next_ino, next_position, sequence, n_inodes, n_files, n_objects, " \
        "content_bytes, stripe_bytes, n_staged, n_not_full, n_deletions, journal_records, n_lost) " \
        "VALUES (1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)") \
+    Y (NEXT_ID, "SELECT seq + 1 FROM sqlite_sequence WHERE name = ?", "SELECT last + 1 FROM ids WHERE name = ?") \
     X (COUNTERS_GET, "SELECT next_ino, next_position, sequence, n_inodes, n_files, n_objects, content_bytes, " \
        "stripe_bytes, n_staged, n_not_full, n_deletions, journal_records, n_lost FROM counters WHERE id = 1") \
     X (COUNTERS_SET, "UPDATE counters SET next_ino = ?, next_position = ?, sequence = ?, n_inodes = ?, n_files = ?, " \
@@ -150,8 +151,8 @@
     X (STRIPE_CURRENT, "SELECT EXISTS (SELECT 1 FROM objects o JOIN stripes s ON s.object = o.id WHERE o.uuid = ?1 " \
        "AND s.idx = ?2 AND s.instance = ?3 AND s.endpoint = ?4)") \
     X (OBJECT_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid = ?") \
-    X (OBJECT_INSERT, "INSERT INTO objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
-       "header_bytes, digest, sha256, seal, kind) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (OBJECT_INSERT, "INSERT INTO objects (id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
+       "header_bytes, digest, sha256, seal, kind) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
     X (OBJECT_KIND, "SELECT kind FROM objects WHERE id = ?") \
     X (OBJECT_SET_KIND, "UPDATE objects SET kind = ?2 WHERE uuid = ?1") \
     X (OBJECT_SET_SIZE, "UPDATE objects SET size = ?2 WHERE id = ?1") \
@@ -178,8 +179,8 @@
     X (STRIPE_SET_SIZE, "UPDATE stripes SET size = ?3 WHERE object = ?1 AND idx = ?2") \
     X (STRIPE_DELETE, "DELETE FROM stripes WHERE object = ? AND idx = ?") \
     X (STRIPE_DELETE_ALL, "DELETE FROM stripes WHERE object = ?") \
-    Y (INTENT_INSERT, "INSERT INTO intents (object, ino, epoch, sequence, begun_ns) VALUES (?, ?, ?, ?, ?)", \
-       "INSERT INTO intents (object, ino, epoch, sequence, begun_ns, member) VALUES (?, ?, ?, ?, ?, MINE)") \
+    Y (INTENT_INSERT, "INSERT INTO intents (id, object, ino, epoch, sequence, begun_ns) VALUES (?, ?, ?, ?, ?, ?)", \
+       "INSERT INTO intents (id, object, ino, epoch, sequence, begun_ns, member) VALUES (?, ?, ?, ?, ?, ?, MINE)") \
     X (INTENT_GET, "SELECT object, epoch, sequence FROM intents WHERE id = ?") \
     Y (INTENT_LIST, "SELECT id FROM intents ORDER BY id LIMIT ?", \
        "SELECT id FROM intents WHERE member = MINE ORDER BY id LIMIT ?") \
@@ -287,8 +288,8 @@
     X (PAST_DELETE_AT, "DELETE FROM past_objects WHERE uuid IN (SELECT object FROM deletions WHERE endpoint = ?1 " \
        "ORDER BY at_once, queued_age_ns, id LIMIT ?2) AND NOT EXISTS (SELECT 1 FROM deletions d " \
        "WHERE d.object = past_objects.uuid AND d." IS_PAST " AND d.endpoint <> ?1)") \
-    Y (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)", \
-       "INSERT INTO staging (ino, state, fresh, size, since_ns, member) VALUES (?, 0, ?, 0, ?, MINE)") \
+    Y (STAGING_INSERT, "INSERT INTO staging (id, ino, state, fresh, size, since_ns) VALUES (?, ?, 0, ?, 0, ?)", \
+       "INSERT INTO staging (id, ino, state, fresh, size, since_ns, member) VALUES (?, ?, 0, ?, 0, ?, MINE)") \
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \
     Y (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id", \
        "SELECT " STAGING_COLUMNS " FROM staging WHERE member = MINE ORDER BY id") \
@@ -303,6 +304,7 @@
     X (STAGING_FRESH, "SELECT 1 FROM staging WHERE ino = ? AND fresh = 1 LIMIT 1") \
     X (STAGING_NOT_FRESH, "UPDATE staging SET fresh = 0 WHERE ino = ?") \
     X (STAGING_DELETE, "DELETE FROM staging WHERE id = ?") \
+    X (STAGING_OLDER, "SELECT count (*) FROM staging WHERE ino = ? AND id < ?") \
     X (STAGING_DELETE_OLDER, "DELETE FROM staging WHERE ino = ? AND id < ?") \
     X (STAGING_DELETE_INO, "DELETE FROM staging WHERE ino = ?") \
     X (ENDPOINT_SEED, "INSERT INTO endpoints (id, uuid, name, state) VALUES (?, ?, ?, ?)") \

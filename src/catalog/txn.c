@@ -445,7 +445,9 @@ static void undo (EcfsCatalog *self, Op *op)
 /* What a database does later is done. */
 static bool await_run (EcfsCatalog *self, GError **error)
 {
-    return self->db->ops->await == NULL || self->db->ops->await (self->db, error);
+    const DbOps *ops = self->db->ops;
+    return ops->await == NULL || ops->await (self->db, error) ||
+           (ecfs_revive (self, error) && ops->await (self->db, error));
 }
 
 static bool end_op (EcfsCatalog *self, Op *op, bool ok, bool is_checked, GError **error)

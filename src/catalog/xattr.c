@@ -94,7 +94,11 @@ static GByteArray *get (EcfsCatalog *self, uint64_t ino, const char *name, GErro
 
 GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
 {
-    return check_name (name, error) ? READ (self, get (self, ino, name, error)) : NULL;
+    if (!check_name (name, error))
+        return NULL;
+    AHEAD (INODE_GET, INT (ino));
+    AHEAD (XATTR_GET, INT (ino), NAME (name));
+    return READ (self, get (self, ino, name, error));
 }
 
 static GByteArray *list (EcfsCatalog *self, uint64_t ino, GError **error)
@@ -167,7 +171,7 @@ GArray *ecfs_catalog_xattr_inodes (EcfsCatalog *self, const char *name, uint64_t
 
 /* What directories say for what is below them */
 
-static bool find_above (EcfsCatalog *self, uint64_t dir, const char *name, GByteArray **ret_value, GError **error)
+bool ecfs_xattr_above (EcfsCatalog *self, uint64_t dir, const char *name, GByteArray **ret_value, GError **error)
 {
     autoquery *query = QUERY (self, XATTR_ABOVE, error, INT (dir), NAME (name));
     int found = ecfs_query_step (self, query, error);
@@ -183,10 +187,10 @@ bool ecfs_catalog_xattr_above (EcfsCatalog *self, uint64_t dir, const char *name
                                GError **error)
 {
     *ret_value = NULL;
-    return READ (self, find_above (self, dir, name, ret_value, error));
+    return READ (self, ecfs_xattr_above (self, dir, name, ret_value, error));
 }
 
-static GArray *file_directories (EcfsCatalog *self, uint64_t ino, GError **error)
+GArray *ecfs_directories_of (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     autoquery *query = QUERY (self, ENTRY_DIRECTORIES, error, INT (ino));
     return take_inodes (self, query, error);
@@ -194,7 +198,7 @@ static GArray *file_directories (EcfsCatalog *self, uint64_t ino, GError **error
 
 GArray *ecfs_catalog_file_directories (EcfsCatalog *self, uint64_t ino, GError **error)
 {
-    return READ (self, file_directories (self, ino, error));
+    return READ (self, ecfs_directories_of (self, ino, error));
 }
 
 static GArray *object_directories (EcfsCatalog *self, int64_t object, GError **error)

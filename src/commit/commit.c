@@ -84,6 +84,7 @@ void ecfs_attempt_end (EcfsCommitAttempt *self, GError *error)
     if (self->uuids != NULL)
         g_hash_table_unref (self->uuids);
     g_free (self->path);
+    ecfs_file_facts_clear (&self->facts);
     g_free ((char *) self->commit.code);
     g_free ((char *) self->commit.path);
     g_free ((char *) self->commit.marks);
@@ -109,20 +110,28 @@ static bool run_kind (EcfsCommitAttempt *self, bool *ret_together, GError **erro
     g_assert_not_reached ();
 }
 
+static bool find_facts (EcfsCommitAttempt *self, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    bool known = !has_file (&self->commit) ||
+                 ecfs_catalog_file_facts (catalog, self->commit.ino, ECFS_PLACES_ATTRIBUTE, &self->facts, error);
+    const char *path = self->commit.path != NULL ? self->commit.path : self->facts.path;
+    self->attr = self->facts.attr;
+    self->path = path != NULL ? g_strdup (path) : ecfs_catalog_path (catalog, self->commit.ino);
+    return known;
+}
+
 static void run_attempt (void *data)
 {
     EcfsCommitAttempt *self = data;
     GError *error = NULL;
     bool is_together = false;
-    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     self->parts = ecfs_attempt_parts ();
     if (is_counted (self)) /* repairs wait for those */
         ecfs_archive_count_storing (self->archive, true);
-    self->path =
-        self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
     if (self->commit.retry)
         ecfs_archive_revive_endpoints (self->archive);
-    if (has_file (&self->commit) && !ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
+    if (!find_facts (self, &error))
         error->code = error->code == ENOENT && self->commit.kind == ECFS_COMMIT_REPAIR ? ESTALE : error->code;
     else if (open_content (self, &error))
         (void) run_kind (self, &is_together, &error); /* error says it */

@@ -9,6 +9,7 @@
 
 #include "archive/places.h"
 #include "archive/places_of.h"
+#include "catalog/file_facts.h"
 #include "commit/commit.h"
 #include "object/repair.h"
 #include "object/writer.h"
@@ -34,6 +35,7 @@ typedef struct EcfsCommitAttempt {
     EcfsCommit commit;
     char *path; /* for messages */
     EcfsAttr attr;
+    EcfsFileFacts facts;   /* of the file when the attempt began; without a file there are none */
     GPtrArray *parts;      /* of EcfsCommitObject */
     EcfsFileRecord record; /* what the stripes of the object that is being stored tell of the file */
     EcfsOutcome outcome;

@@ -437,8 +437,6 @@ static bool put (EcfsLog *self, const EcfsLogOrder *order, EcfsLogPlace *ret_pla
 {
     EcfsLogRecord record = order->record;
     const size_t size = record_bytes (&record);
-    /* Taken before the place is: what the catalog changes from now on is newer than the record. */
-    record.sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->logs->archive));
     record.epoch = self->row->epoch;
     ecfs_mutex_lock (&self->sending);
     uint64_t from;

@@ -32,7 +32,7 @@ void ecfs_logs_free (EcfsLogs *self);
 typedef struct EcfsLogOrder {
     const EcfsCodec *codec; /* copies */
     const char *marks;      /* of EcfsRuled; NULL: no rule holds for it */
-    EcfsLogRecord record;   /* but for sequence and epoch */
+    EcfsLogRecord record;   /* but for the epoch */
     uint8_t sha256[ECFS_SHA256_SIZE];
     /* Whether these copies, at endpoints by position, suffice. */
     bool (*suffices) (void *user, const bool *stored, const size_t *position);

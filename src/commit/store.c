@@ -185,12 +185,30 @@ uint8_t *ecfs_attempt_read_all (const EcfsCommitAttempt *self, uint8_t ret_sha25
     return g_steal_pointer (&content);
 }
 
+/* As they were when the attempt began. */
+static bool find_log_rules (EcfsCommitAttempt *self, GError **error)
+{
+    ecfs_ruled_clear (&self->ruled);
+    if (self->commit.parent != 0)
+        return ecfs_attempt_file_rules (self, &self->ruled, error);
+    return !self->facts.is_said ||
+           ecfs_archive_directories_ruled (self->archive, self->facts.directories, &self->ruled, error);
+}
+
+static const EcfsCodec *log_codec (const EcfsCommitAttempt *self, GError **error)
+{
+    const char *code = self->commit.code != NULL ? self->commit.code : self->facts.code;
+    return ecfs_archive_object_codec (self->archive, code != NULL ? code : ecfs_archive_config (self->archive)->code,
+                                      self->commit.size, error);
+}
+
 /* Stores the content as a record and publishes it. False with ENOTSUP: it is to be an object of its own. */
 static bool store_in_log (EcfsCommitAttempt *self, GError **error)
 {
     EcfsLogPlace place;
-    EcfsLogOrder order = {.codec = ecfs_attempt_codec (self, self->commit.size, error),
+    EcfsLogOrder order = {.codec = log_codec (self, error),
                           .record = {.ino = self->commit.ino,
+                                     .sequence = self->facts.sequence,
                                      .mode = self->attr.mode,
                                      .uid = self->attr.uid,
                                      .gid = self->attr.gid,
@@ -201,8 +219,7 @@ static bool store_in_log (EcfsCommitAttempt *self, GError **error)
                           .suffices = suffices,
                           .cancelled = ecfs_attempt_is_cancelled,
                           .user = self};
-    ecfs_ruled_clear (&self->ruled);
-    if (order.codec == NULL || !ecfs_attempt_file_rules (self, &self->ruled, error))
+    if (order.codec == NULL || !find_log_rules (self, error))
         return false;
     order.marks = self->ruled.marks;
     g_autofree uint8_t *content = ecfs_attempt_read_all (self, order.sha256, error);

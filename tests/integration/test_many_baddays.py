@@ -230,8 +230,9 @@ def test_bad_days_of_many_mounts(site, seed):
         assert not worker.is_alive(), f"{worker.number} hangs"
     print("seed", seed, happened, [(worker.n_done, len(worker.errors)) for worker in workers])
     assert not [worker.wrong for worker in workers if worker.wrong]
-    for member in site.members:
-        member.await_stored()
+    for machine, member in zip(site.machines, site.members, strict=True):
+        with machine:
+            member.await_stored()
     expected = same_tree(mounts, 30)
     for worker in workers:
         for name, text in worker.known.items():

@@ -54,7 +54,7 @@ def until(condition, timeout, what, pause=0.02):
             return value
         waited = time.monotonic() - began
         if waited > timeout:
-            raise AssertionError(f"not within {timeout} s: {what}")
+            raise AssertionError(f"not within {timeout} s: {what() if callable(what) else what}")
         time.sleep(max(pause, min(waited * LATE, PAUSE_MOST)))
 
 
@@ -452,7 +452,13 @@ class Archive:
 
     def await_stored(self, *arguments):
         """Until `ecfs wait` succeeds: it fails where it meets an endpoint that is still thought down, or is slow today."""
-        until(lambda: ecfs("wait", "--unmounted", self.path, *arguments, check=False).returncode == 0, 180, "all is stored", pause=0.2)
+        said = []
+
+        def is_stored():
+            done = ecfs("wait", "--unmounted", self.path, *arguments, check=False)
+            said[:] = [done.stderr]
+            return done.returncode == 0
+        until(is_stored, 180, lambda: f"all is stored: {said[0]}", pause=0.2)
 
     def json(self, verb, *arguments):
         return json.loads(ecfs(verb, self.path, *arguments, "--json").stdout)
