@@ -117,7 +117,8 @@ bool ecfs_catalog_copy (EcfsCatalog *self, const char *path, const atomic_bool *
     (void) unlink (path); /* what a crash has left; what is there still fails the next */
     const EcfsPgCopying how = {.tick = goes_on, .user = (void *) stop, .lock = &self->lock};
     if (!self->db->ops->is_sqlite)
-        return ecfs_catalog_barrier (self, error) && ecfs_pg_copy_to_file (self->db, path, &how, error);
+        return ecfs_catalog_barrier (self, error) && ecfs_pg_copy_to_file (self->db, path, &how, error) &&
+               (self->readonly || ecfs_catalog_harden (self, NULL, error));
     int fd = open (path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (fd < 0)
         return ecfs_fail_errno (error, errno, "%s", path);

@@ -151,8 +151,15 @@ bool ecfs_catalog_copy (EcfsCatalog *self, const char *path, const atomic_bool *
 /** Commits and closes; false when the last COMMIT failed. NULL is accepted. */
 bool ecfs_catalog_close (EcfsCatalog *self, GError **error);
 
-/** Durable: everything before this call is on disk when it returns true. After a failed COMMIT it tries at once. */
+/** Durable: everything that this process did before this call is on disk when it returns true. After a failed COMMIT it
+ * tries at once. */
 bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error);
+/**
+ * The same of all that can be read now, which in a shared catalog may be what others did a moment ago: before anything
+ * is done outside that a crash of the database must not contradict. *ret_sequence (may be NULL): up to which record of
+ * the journal that is.
+ */
+bool ecfs_catalog_harden (EcfsCatalog *self, uint64_t *ret_sequence, GError **error);
 
 const EcfsUuid *ecfs_catalog_archive (const EcfsCatalog *self);
 uint32_t ecfs_catalog_epoch (const EcfsCatalog *self);

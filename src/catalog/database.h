@@ -45,6 +45,9 @@ typedef struct DbOps {
     bool (*reconnect) (EcfsDb *db, GError **error);
     int (*settle) (EcfsDb *db, GError **error);
     bool (*beat) (EcfsDb *db, GError **error);
+    /* Of a shared one: what others have committed is on its disk. An error where the connection is lost, as whoever has
+     * read it did so before. */
+    bool (*harden) (EcfsDb *db, GError **error);
     /* Of a database that several processes write; NULL: there is one. Finds out, while no transaction is open, whether
      * others are dead, and whether this one leads; whether it did when it looked last. */
     bool (*look_around) (EcfsDb *db, bool *ret_leads, GError **error);

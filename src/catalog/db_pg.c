@@ -547,6 +547,14 @@ static bool beat (EcfsDb *db, GError **error)
     return reconnect (db, error) && ecfs_pg_beat ((Pg *) db, error);
 }
 
+static bool harden (EcfsDb *db, GError **error)
+{
+    Pg *self = (Pg *) db;
+    if (ecfs_pg_is_away (self))
+        return ecfs_fail (error, EIO, "catalog %s: the connection is lost", self->name);
+    return ecfs_pg_beat (self, error);
+}
+
 static bool look_around (EcfsDb *db, bool *ret_leads, GError **error)
 {
     Pg *self = (Pg *) db;
@@ -649,6 +657,7 @@ static const DbOps db_ops = {.prepare = prepare,
                              .reconnect = reconnect,
                              .settle = settle,
                              .beat = beat,
+                             .harden = harden,
                              .look_around = look_around,
                              .leads = leads,
                              .resign = resign,

@@ -293,7 +293,7 @@ bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64
 {
     AHEAD_ID (ECFS_IDS_INTENTS);
     ecfs_ahead (STMT_ENDPOINT_LIST_ALL, NULL, 0);
-    return CHANGE_DURABLE (self, error, begin_new (self, object, ino, ret_intent, error));
+    return CHANGE_AS (self, error, true, ecfs_op_end_checked, begin_new (self, object, ino, ret_intent, error));
 }
 
 static bool begin_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes, size_t n_stripes,

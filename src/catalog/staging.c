@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#define REMOVED_AT_ONCE 8 /* rows; as many can be asked for ahead */
+
 bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *ret_staging, GError **error)
 {
     int64_t id;
@@ -179,22 +181,43 @@ static bool delete_row (EcfsCatalog *self, int64_t id, GError **error)
 }
 
 /* Without staged bytes the inode shows its committed size again. */
-static bool remove_row (EcfsCatalog *self, int64_t id, GError **error)
+static bool drop_row (EcfsCatalog *self, const EcfsStagingRow *row, GError **error)
 {
-    EcfsStagingRow row;
-    int found = get (self, id, &row, error);
-    if (found <= 0)
-        return found == 0;
-    if (!delete_row (self, id, error))
+    if (!delete_row (self, row->id, error))
         return false;
-    int others = row.state == ECFS_STAGING_STORED ? 1 : ecfs_staging_unstored (self, row.ino, error);
-    return others == 1 || (others == 0 && show_committed (self, row.ino, error));
+    int others = row->state == ECFS_STAGING_STORED ? 1 : ecfs_staging_unstored (self, row->ino, error);
+    return others == 1 || (others == 0 && show_committed (self, row->ino, error));
+}
+
+/* All that were asked for ahead are looked at before any is changed. */
+static bool remove_rows (EcfsCatalog *self, const int64_t *ids, size_t n, GError **error)
+{
+    EcfsStagingRow rows[REMOVED_AT_ONCE];
+    int found[REMOVED_AT_ONCE];
+    for (size_t i = 0; i < n; i++)
+        if ((found[i] = get (self, ids[i], &rows[i], error)) < 0)
+            return false;
+    for (size_t i = 0; i < n; i++)
+        if (found[i] == 1 && !drop_row (self, &rows[i], error))
+            return false;
+    return true;
 }
 
 bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error)
 {
-    AHEAD (STAGING_GET, INT (staging));
-    return CHANGE_CHECKED (self, error, remove_row (self, staging, error));
+    return ecfs_catalog_staging_remove_all (self, &staging, 1, error);
+}
+
+bool ecfs_catalog_staging_remove_all (EcfsCatalog *self, const int64_t *stagings, size_t n, GError **error)
+{
+    for (size_t i = 0, now; i < n; i += now) {
+        now = MIN (n - i, REMOVED_AT_ONCE);
+        for (size_t j = 0; j < now; j++)
+            AHEAD (STAGING_GET, INT (stagings[i + j]));
+        if (!CHANGE_CHECKED (self, error, remove_rows (self, stagings + i, now, error)))
+            return false;
+    }
+    return true;
 }
 
 bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, bool full, GError **error)

@@ -565,6 +565,30 @@ bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error)
     return ok;
 }
 
+/* Of members: what others committed may be seen before the disk has it (pg_exchange.c), and what commits behind it
+ * waits for all before it. */
+static bool harden (EcfsCatalog *self, uint64_t *ret_sequence, GError **error) ECFS_REQUIRES (self->lock)
+{
+    if (self->in_txn && !ecfs_commit (self, error)) /* of who came meanwhile */
+        return false;
+    ecfs_read_begin (self);
+    bool known = ecfs_sequence_get (self, ret_sequence, error);
+    ecfs_read_end (self);
+    return known && (!self->is_member || self->db->ops->harden (self->db, error));
+}
+
+bool ecfs_catalog_harden (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
+{
+    uint64_t sequence = 0;
+    ecfs_op_enter (self, true);
+    bool ok = (self->failure != NULL ? ecfs_commit (self, error) : ecfs_wait_all (self, error)) &&
+              harden (self, &sequence, error);
+    ecfs_mutex_unlock (&self->lock);
+    if (ok && ret_sequence != NULL)
+        *ret_sequence = sequence;
+    return ok;
+}
+
 /* When nothing else is done, the database is told that this process is alive. */
 static void beat (EcfsCatalog *self, int64_t now_us)
 {

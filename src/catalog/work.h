@@ -63,6 +63,8 @@ bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingSt
                                int64_t mtime_ns, const char *failure, GError **error);
 /** The inode shows its committed size again, unless other bytes of it are staged. Nothing happens when it is gone. */
 bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error);
+/** The same of @n rows, in few transactions; those that are gone are passed over. */
+bool ecfs_catalog_staging_remove_all (EcfsCatalog *self, const int64_t *stagings, size_t n, GError **error);
 /** All rows of this archive directory, oldest first; GPtrArray of EcfsStagingRow with free function. */
 GPtrArray *ecfs_catalog_staging_list (EcfsCatalog *self, GError **error);
 /** Whether content of the inode is staged that is not stored. */

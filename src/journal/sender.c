@@ -354,8 +354,8 @@ static void load_lanes (EcfsJournalSender *self)
 static bool want_all (EcfsJournalSender *self)
 {
     g_autoptr (GError) error = NULL;
-    uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
-    if (!ecfs_catalog_barrier (ecfs_archive_catalog (self->archive), &error)) {
+    uint64_t sequence;
+    if (!ecfs_catalog_harden (ecfs_archive_catalog (self->archive), &sequence, &error)) {
         g_info ("the journal has to wait: %s", error->message);
         return false;
     }
@@ -692,9 +692,9 @@ static bool try_to_store (EcfsJournalSender *self, uint64_t sequence, bool (*goe
 
 bool ecfs_journal_sender_store (EcfsJournalSender *self, bool (*goes_on) (void *user), void *user, GError **error)
 {
-    uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
+    uint64_t sequence;
     bool on = true;
-    if (!ecfs_catalog_barrier (ecfs_archive_catalog (self->archive), error))
+    if (!ecfs_catalog_harden (ecfs_archive_catalog (self->archive), &sequence, error))
         return false;
     g_autoptr (GError) doubt = NULL;
     bool stored = try_to_store (self, sequence, goes_on, user, &on, &doubt);

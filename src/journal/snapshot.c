@@ -159,7 +159,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
                                .endpoints = endpoints,
                                .end_us = end_us,
                                .stop = stop};
-    if (path == NULL || !ecfs_catalog_barrier (ecfs_archive_catalog (archive), error))
+    if (path == NULL || !ecfs_catalog_harden (ecfs_archive_catalog (archive), NULL, error))
         return false;
     for (;;) {
         EcfsSnapshotRow row;

@@ -3,6 +3,8 @@
 #include "staging/staged_priv.h"
 #include <unistd.h>
 
+#define LINGER_US (200 * 1000) /* what another mount may take over, leaves with others that are stored meanwhile */
+
 void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self)
 {
     if (self->phase == ECFS_PHASE_ABSENT)
@@ -73,8 +75,92 @@ static void leave_job (void *data)
     ecfs_staged_unref (self);
 }
 
-void ecfs_staged_start_leaving_locked (EcfsStagedTable *table, EcfsStaged *self)
+static void leave_alone_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
 {
     self->phase = ECFS_PHASE_LEAVING;
     ecfs_workers_push (table->workers, leave_job, ecfs_staged_ref (self));
+}
+
+/* Files that leave together: each is a transaction less of a database that others wait for. */
+typedef struct Leavers {
+    EcfsStagedTable *table;
+    GPtrArray *files; /* of EcfsStaged, a reference each */
+    GArray *rows;     /* of int64_t */
+    GPtrArray *names;
+} Leavers;
+
+/* What is stored and nothing else of it is in the way; the rest leaves alone. */
+static void take_leaver (Leavers *self, EcfsStaged *file)
+{
+    EcfsStagedTable *table = self->table;
+    ecfs_mutex_lock (&file->row_lock);
+    ecfs_mutex_lock (&table->lock);
+    file->lingers = false;
+    const bool is_plain = file->row != 0 && file->row_state == ECFS_STAGING_STORED && file->aside_row == 0;
+    if (is_plain && ecfs_staged_may_leave_locked (table, file)) {
+        ecfs_staged_withdraw_locked (table, file);
+        g_array_append_val (self->rows, file->row);
+        g_ptr_array_add (self->names, g_strdup (file->name));
+    } else if (ecfs_staged_may_leave_locked (table, file)) {
+        leave_alone_locked (table, file);
+    }
+    ecfs_cond_broadcast (&table->progress);
+    ecfs_mutex_unlock (&table->lock);
+    ecfs_mutex_unlock (&file->row_lock);
+}
+
+static void leave_together_job (void *data)
+{
+    Leavers *self = data;
+    EcfsStagedTable *table = self->table;
+    g_autoptr (GError) error = NULL;
+    self->rows = g_array_new (FALSE, FALSE, sizeof (int64_t));
+    self->names = g_ptr_array_new_with_free_func (g_free);
+    for (guint i = 0; i < self->files->len; i++)
+        take_leaver (self, g_ptr_array_index (self->files, i));
+    const int64_t *rows = (const int64_t *) (void *) self->rows->data;
+    if (!ecfs_catalog_staging_remove_all (ecfs_archive_catalog (table->archive), rows, self->rows->len, &error))
+        g_warning ("%s/staging: %u files: %s", ecfs_archive_directory (table->archive), self->rows->len,
+                   error->message);
+    for (guint i = 0; i < self->names->len; i++)
+        if (unlinkat (table->dir_fd, g_ptr_array_index (self->names, i), 0) != 0)
+            g_warning ("staging/%s: cannot be removed: %s", (const char *) g_ptr_array_index (self->names, i),
+                       g_strerror (errno));
+    g_ptr_array_unref (self->files);
+    g_ptr_array_unref (self->names);
+    g_array_unref (self->rows);
+    g_free (self);
+}
+
+int64_t ecfs_staged_end_lingering_locked (EcfsStagedTable *table, int64_t now_us)
+{
+    if (table->leave_us == 0 || now_us < table->leave_us)
+        return table->leave_us == 0 ? INT64_MAX : table->leave_us;
+    Leavers *leavers = g_new0 (Leavers, 1);
+    leavers->table = table;
+    leavers->files = g_steal_pointer (&table->lingering);
+    table->lingering = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_staged_unref);
+    table->leave_us = 0;
+    ecfs_workers_push (table->workers, leave_together_job, leavers);
+    return INT64_MAX;
+}
+
+static void linger_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    if (self->lingers)
+        return;
+    self->lingers = true;
+    g_ptr_array_add (table->lingering, ecfs_staged_ref (self));
+    if (table->leave_us == 0) {
+        table->leave_us = ecfs_now_us () + LINGER_US;
+        ecfs_staged_schedule_locked (table, table->leave_us);
+    }
+}
+
+void ecfs_staged_start_leaving_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    if (!table->stopping && ecfs_catalog_is_shared (ecfs_archive_catalog (table->archive)))
+        linger_locked (table, self);
+    else
+        leave_alone_locked (table, self);
 }

@@ -134,6 +134,7 @@ struct EcfsStaged {
     bool kept_full;     /* what `full` becomes then */
     bool setting_apart; /* the file is being exchanged: changes wait */
     bool comes_packed;  /* what the last attempt found missing, and no attempt brings */
+    bool lingers;       /* it is one of table->lingering */
     bool gave_up;       /* an attempt failed while stopping, or a writer had not flushed */
     bool busy;          /* counted in table->n_busy */
     bool held;          /* an attempt that somebody insists on was overtaken: writers wait for the next one */
@@ -238,6 +239,8 @@ struct EcfsStagedTable {
     GQueue paused;         /* of EcfsPaused: writers that wait */
     int64_t room_until_us; /* they wait for room until then; moved by everything that leaves */
     bool out_of_room;      /* nothing left until then: writers fail until something does */
+    GPtrArray *lingering;  /* of EcfsStaged, a reference each, that leave together … */
+    int64_t leave_us;      /* … then; 0: there are none */
 };
 
 /* file.c */
@@ -340,6 +343,8 @@ void ecfs_staged_leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, 
 
 /* leave.c */
 void ecfs_staged_start_leaving_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Where the catalog is shared, has them leave together whose time has come. Returns when the next do. */
+int64_t ecfs_staged_end_lingering_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
 /** Removes a file that nobody needs from table, staging area and catalog. */
 void ecfs_staged_leave (EcfsStaged *self);
 void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);

@@ -34,6 +34,7 @@ static EcfsStagedTable *table_new (EcfsArchive *archive, EcfsStagedStore store, 
     g_queue_init (&table->paused);
     ecfs_staged_queues_init (table);
     ecfs_staged_stream_init (table);
+    table->lingering = g_ptr_array_new_with_free_func (unref_file);
     table->workers = ecfs_workers_new ("ecfs-staging", N_WORKERS);
     table->copiers = ecfs_workers_new ("ecfs-copy-up", N_COPIERS);
     return table;
@@ -52,6 +53,7 @@ void ecfs_staged_table_free (EcfsStagedTable *table)
     if (table == NULL)
         return;
     ecfs_staged_queues_clear (table);
+    g_ptr_array_unref (table->lingering);
     g_hash_table_destroy (table->files);
     (void) close (table->dir_fd); /* a directory: nothing to lose */
     ecfs_cond_clear (&table->timer_wake);
@@ -124,6 +126,7 @@ static int64_t look_locked (EcfsStagedTable *table, GQueue *answers) ECFS_REQUIR
     int64_t next_us = MIN (ecfs_staged_expire_flushes_locked (table, now_us), now_us + IDLE_US);
     next_us = MIN (next_us, ecfs_staged_resume_locked (table, now_us, answers));
     next_us = MIN (next_us, ecfs_staged_stream_expire_locked (table, now_us));
+    next_us = MIN (next_us, ecfs_staged_end_lingering_locked (table, now_us));
     ecfs_staged_dispatch_locked (table);
     EcfsStaged *later = ecfs_staged_first_locked (table, ECFS_TURN_LATER);
     next_us = MIN (next_us, next_pause_end_locked (table, now_us));

@@ -244,7 +244,7 @@ static bool delete_batch (Sweep *self, const GArray *due)
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
     /* What is queued may not be durable: a crash would bring the object back, and not its stripes. */
-    if (!ecfs_catalog_barrier (ecfs_archive_catalog (archive), &error)) {
+    if (!ecfs_catalog_harden (ecfs_archive_catalog (archive), NULL, &error)) {
         g_info ("deletions have to wait: %s", error->message);
         return false;
     }

@@ -176,7 +176,7 @@ bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint_id, EcfsPruneStripe
         .archive = archive, .endpoint = ecfs_archive_endpoint_by_id (archive, endpoint_id), .unrecovered = unrecovered};
     if (self.endpoint == NULL || !ecfs_archive_endpoint_counts (self.endpoint) || ecfs_archive_is_readonly (archive))
         return ecfs_fail (error, EINVAL, "there is no such endpoint, or the archive may only be read");
-    if (!ecfs_catalog_barrier (ecfs_archive_catalog (archive), error) || !journal_is_stored (archive, error))
+    if (!ecfs_catalog_harden (ecfs_archive_catalog (archive), NULL, error) || !journal_is_stored (archive, error))
         return false;
     size_t position = ecfs_archive_position (archive, self.endpoint);
     ecfs_lineage_await_told (ecfs_archive_lineage (archive), position, ecfs_now_us () + ecfs_lineage_told_us);

@@ -1,6 +1,7 @@
 /* Several that have one catalog in PostgreSQL open for writing. */
 #include "catalog/catalog.h"
 #include "catalog/db.h"
+#include "catalog/file_facts.h"
 #include "catalog/locks.h"
 #include "catalog/marks.h"
 #include "catalog/pg_priv.h"
@@ -672,6 +673,90 @@ static void test_few_trips (void)
     clear_members (&m);
 }
 
+/* What is waited for until a small file is stored, step by step: made, looked at, published in a log, off staging; and
+ * of a larger one, announced and published. */
+static void test_few_trips_of_a_file (void)
+{
+    enum { MADE, LOOKED_AT, LOGGED, LEFT, ANNOUNCED, PUBLISHED, N_STEPS };
+    Members m;
+    unsigned least[N_STEPS] = {99, 99, 99, 99, 99, 99};
+    const EcfsNewInode new = {.mode = S_IFREG | 0644, .staged = true};
+    init_members (&m);
+    Fixture *f = as (&m, 1);
+    const atomic_uint *n_trips = &ecfs_pg_of (f->catalog->db)->n_trips;
+    g_autoptr (EcfsObjectRow) log = new_object (f, "copies:3", 0, 3);
+    log->has_sha256 = false;
+    OK (e, ecfs_catalog_log_begin (f->catalog, log, &e));
+#define STEP(step, call)                                                                                               \
+    do {                                                                                                               \
+        unsigned before = atomic_load (n_trips);                                                                       \
+        OK (e, call);                                                                                                  \
+        least[step] = MIN (least[step], atomic_load (n_trips) - before);                                               \
+    } while (0)
+    for (unsigned i = 0; i < 5; i++) {
+        EcfsAttr attr;
+        EcfsFileFacts facts;
+        int64_t staging, more, intent;
+        g_autofree char *name = g_strdup_printf ("file%u", i);
+        g_autoptr (EcfsObjectRow) object = new_object (f, "rs:4+2", 1000 + i, 6);
+        STEP (MADE, ecfs_catalog_make (f->catalog, ECFS_ROOT_INO, name, &new, &attr, &staging, &e));
+        STEP (LOOKED_AT, ecfs_catalog_file_facts (f->catalog, attr.ino, "user.some", &facts, &e));
+        g_assert_true (facts.attr.ino == attr.ino && !facts.is_said && facts.directories->len == 1);
+        g_assert_cmpint (facts.path[0], ==, '/');
+        g_assert_cmpstr (facts.path + 1, ==, name);
+        ecfs_file_facts_clear (&facts);
+        EcfsLogged logged = {.log = log->uuid, .offset = 1024 * i + 80, .end = 1024 * (i + 1)};
+        EcfsPublish publish = {
+            .ino = attr.ino, .logged = &logged, .size = 900, .full = true, .staging = staging, .mtime_ns = 1};
+        STEP (LOGGED, ecfs_catalog_publish (f->catalog, &publish, NULL, &e));
+        OK (e, ecfs_catalog_staging_add (f->catalog, attr.ino, &more, &e));
+        OK (e, ecfs_catalog_staging_set (f->catalog, more, ECFS_STAGING_STORED, 900, 1, NULL, &e));
+        const int64_t both[] = {staging, more};
+        STEP (LEFT, ecfs_catalog_staging_remove_all (f->catalog, both, 2, &e));
+        STEP (ANNOUNCED, ecfs_catalog_intent_begin (f->catalog, object, attr.ino, &intent, &e));
+        const EcfsObjectRow *objects[] = {object};
+        const EcfsExtent extent = {.length = object->size};
+        EcfsPublish other = {.ino = attr.ino,
+                             .size = object->size,
+                             .objects = objects,
+                             .intents = &intent,
+                             .n_objects = 1,
+                             .extents = &extent,
+                             .n_extents = 1,
+                             .full = true,
+                             .mtime_ns = 2};
+        STEP (PUBLISHED, ecfs_catalog_publish (f->catalog, &other, NULL, &e));
+    }
+#undef STEP
+    g_assert_cmpuint (least[MADE], ==, 2);
+    g_assert_cmpuint (least[LOOKED_AT], ==, 1);
+    g_assert_cmpuint (least[LOGGED], ==, 2);
+    g_assert_cmpuint (least[LEFT], ==, 2);
+    g_assert_cmpuint (least[ANNOUNCED], ==, 2);
+    g_assert_cmpuint (least[PUBLISHED], <=, 3); /* it takes the place of what is in the log */
+    clear_members (&m);
+}
+
+/* What others have committed and no disk has yet can be read: whoever tells endpoints of it has it on the disk first.
+ */
+static void test_hardens_what_is_seen (void)
+{
+    Members m;
+    uint64_t sequence = 0;
+    init_members (&m);
+    make_file (as (&m, 0), ECFS_ROOT_INO, "one");
+    for (unsigned i = 0; i < 20; i++) {
+        run_pg_sql (m.one.path, "CREATE TABLE IF NOT EXISTS seen (lsn pg_lsn); SET synchronous_commit = off; "
+                                "INSERT INTO seen VALUES (NULL)");
+        run_pg_sql (m.one.path, "SET synchronous_commit = off; UPDATE seen SET lsn = pg_current_wal_insert_lsn ()");
+        OK (e, ecfs_catalog_harden (m.catalogs[1], &sequence, &e));
+        run_pg_sql (m.one.path, "SELECT 1 / (pg_current_wal_flush_lsn () >= max (lsn))::int FROM seen");
+    }
+    g_assert_cmpuint (sequence, ==, ecfs_catalog_sequence (m.catalogs[2]));
+    run_pg_sql (m.one.path, "DROP TABLE seen");
+    clear_members (&m);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -699,6 +784,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/what-others-have-not-stored", test_own);
     g_test_add_func ("/members/what-is-given-up-is-not-waited-for", test_given_up);
     g_test_add_func ("/members/few-round-trips", test_few_trips);
+    g_test_add_func ("/members/few-round-trips-of-a-file", test_few_trips_of_a_file);
+    g_test_add_func ("/members/hardens-what-is-seen", test_hardens_what_is_seen);
     g_test_add_func ("/members/all-at-once", test_all_at_once);
     return g_test_run ();
 }
