@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define LEFT_AHEAD_S (24 * 3600) /* by two clocks, which may be hours apart */
+
 /* Requests end by their own deadlines; this only bounds one sleep. */
 #define SLEEP_US (60 * G_USEC_PER_SEC)
 
@@ -218,9 +220,12 @@ bool ecfs_endpoint_list_wait (EcfsEndpoint *self, const char *name, void (*each)
     return waiter_finish (&listing.waiter, error);
 }
 
+/* What another process has opened ahead it may be about to use: other mounts store at the same endpoints. */
 static void add_name (void *user, const EcfsListed *listed)
 {
-    g_ptr_array_add (user, g_strdup (listed->name));
+    const bool is_young = listed->mtime_s > g_get_real_time () / G_USEC_PER_SEC - LEFT_AHEAD_S;
+    if (!is_young || !ecfs_is_left_ahead (listed->name))
+        g_ptr_array_add (user, g_strdup (listed->name));
 }
 
 static bool is_incoming_of_any (const char *file, const char *const *names, size_t n_names)

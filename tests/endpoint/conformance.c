@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utime.h>
 
 #define KIB ((size_t) 1024)
 #define MIB (1024 * KIB)
@@ -560,9 +561,12 @@ static void test_list (Fixture *self, gconstpointer row)
 /* As of a process that died: nobody takes them away. */
 static void test_unfinished (Fixture *self, gconstpointer row)
 {
-    static const char *const left[] = {"a-file.0123456789abcdef", "a-file.fedcba9876543210",
-                                       "a-file.of-another.0123456789abcdef", "other.0123456789abcdef",
-                                       "ahead-0123456789abcdef.0123456789abcdef"};
+    static const char *const left[] = {"a-file.0123456789abcdef",
+                                       "a-file.fedcba9876543210",
+                                       "a-file.of-another.0123456789abcdef",
+                                       "other.0123456789abcdef",
+                                       "ahead-0123456789abcdef.0123456789abcdef", /* a living process may have it */
+                                       "ahead-0123456789abcdef.fedcba9876543210"};
     static const char *const names[] = {"a/file", "never/begun"};
     g_autofree char *incoming = g_build_filename (self->path, "incoming", NULL);
     g_autoptr (GError) error = NULL;
@@ -573,12 +577,16 @@ static void test_unfinished (Fixture *self, gconstpointer row)
     for (size_t i = 0; i < G_N_ELEMENTS (left); i++) {
         g_autofree char *path = g_build_filename (incoming, left[i], NULL);
         g_assert_true (g_file_set_contents (path, "half", 4, NULL));
+        const struct utimbuf long_ago = {.actime = 1000000000, .modtime = 1000000000};
+        if (i == G_N_ELEMENTS (left) - 1)
+            g_assert_cmpint (utime (path, &long_ago), ==, 0);
     }
     ecfs_endpoint_remove_unfinished_wait (self->endpoint, names, G_N_ELEMENTS (names), &error);
     g_assert_no_error (error);
     g_autoptr (GHashTable) files = list (self, "");
-    g_assert_cmpuint (g_hash_table_size (files), ==, 3);
+    g_assert_cmpuint (g_hash_table_size (files), ==, 4);
     g_assert_true (g_hash_table_contains (files, "a/file"));
+    g_assert_true (g_hash_table_contains (files, "incoming/ahead-0123456789abcdef.0123456789abcdef"));
     g_assert_true (g_hash_table_contains (files, "incoming/a-file.of-another.0123456789abcdef"));
     g_assert_true (g_hash_table_contains (files, "incoming/other.0123456789abcdef"));
 }

@@ -1,7 +1,8 @@
 /*
  * Where small files follow each other on a connection, the temporary file of the next is opened behind the commit of
  * the one before, so that each takes one round trip instead of two. Its name cannot tell whose it will be and tells the
- * process instead: what other processes left is removed with unfinished uploads.
+ * process instead: what other processes left is removed with unfinished uploads once it is a day old, as they may be
+ * alive.
  */
 #include "endpoint/sftp/sftp_priv.h"
 
