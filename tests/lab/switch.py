@@ -13,6 +13,7 @@ import pytest
 
 CLONE_NEWNET = 0x40000000
 MANY_PACKETS = "pfifo limit 1000"
+NEIGHBOURS = 128  # the kernel has one table for all namespaces, with room for 1024 that were asked for: 32 machines have as many pairs
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -70,13 +71,21 @@ class Namespace:
         os.close(self.fd)  # it goes with the last process in it
 
 
+def address_of(number):
+    return f"10.77.{number // 250}.{number % 250 + 1}"
+
+
+def hardware_of(number):
+    return f"02:00:0a:4d:{number // 256:02x}:{number % 256:02x}"
+
+
 class Machine(Namespace):
     def __init__(self, switch, number):
         super().__init__()
-        self.switch, self.port = switch, f"port{number}"
-        self.address = f"10.77.{number // 250}.{number % 250 + 1}"
+        self.switch, self.port, self.address = switch, f"port{number}", address_of(number)
         switch.ip([f"link add {self.port} type veth peer name eth0 netns {self.path()}", f"link set {self.port} master switch up"])
-        self.ip([f"addr add {self.address}/16 dev eth0", "link set eth0 up"])
+        self.ip([f"link set eth0 address {hardware_of(number)}", f"addr add {self.address}/16 dev eth0", "link set eth0 up"])
+        self.ip([f"neigh add {address_of(other)} lladdr {hardware_of(other)} dev eth0 nud permanent" for other in range(NEIGHBOURS) if other != number])
 
     def cut_off(self, is_cut=True):
         """Its line is unplugged, or plugged in again: packets vanish, and connections hear nothing of it."""
