@@ -36,9 +36,10 @@ typedef struct Call {
 EcfsPeerClient *ecfs_peer_client_new (const EcfsPeerIdentity *identity, GError **error)
 {
     const curl_version_info_data *version = curl_version_info (CURLVERSION_NOW);
+    g_autofree char *ours = g_strconcat ("OpenSSL/", OpenSSL_version (OPENSSL_VERSION_STRING), NULL);
     if (curl_global_init (CURL_GLOBAL_DEFAULT) != CURLE_OK || version->ssl_version == NULL ||
-        strstr (version->ssl_version, "OpenSSL") == NULL) {
-        (void) !ecfs_fail (error, ENOTSUP, "peers need libcurl with OpenSSL");
+        strstr (version->ssl_version, ours) == NULL) { /* both use the same objects */
+        (void) !ecfs_fail (error, ENOTSUP, "peers need a libcurl that uses the same OpenSSL as ecfs");
         return NULL;
     }
     EcfsPeerClient *self = g_new0 (EcfsPeerClient, 1);
@@ -151,21 +152,19 @@ static int on_progress (void *user, curl_off_t total, curl_off_t now, curl_off_t
     return self->answer->is_given_up || ecfs_now_us () - self->moved_us > self->silent_us;
 }
 
-static struct curl_blob blob_of (const char *text)
+/* As objects: libcurl would read them from text again for each connection, which takes longer than its handshake. */
+static CURLcode on_context (CURL *easy, void *context, void *identity)
 {
-    return (struct curl_blob){.data = (char *) text, .len = strlen (text), .flags = CURL_BLOB_NOCOPY};
+    (void) easy;
+    return ecfs_peer_identity_show (identity, context) ? CURLE_OK : CURLE_SSL_CERTPROBLEM;
 }
 
 static bool prepare (const EcfsPeerClient *self, CURL *easy)
 {
-    struct curl_blob authority = blob_of (self->identity->authority_pem);
-    struct curl_blob certificate = blob_of (self->identity->certificate_pem);
-    struct curl_blob key = blob_of (self->identity->key_pem);
     return curl_easy_setopt (easy, CURLOPT_CAINFO, NULL) == CURLE_OK && /* the system's authorities are none here */
-           curl_easy_setopt (easy, CURLOPT_CAINFO_BLOB, &authority) == CURLE_OK &&
            curl_easy_setopt (easy, CURLOPT_CAPATH, NULL) == CURLE_OK &&
-           curl_easy_setopt (easy, CURLOPT_SSLCERT_BLOB, &certificate) == CURLE_OK &&
-           curl_easy_setopt (easy, CURLOPT_SSLKEY_BLOB, &key) == CURLE_OK &&
+           curl_easy_setopt (easy, CURLOPT_SSL_CTX_FUNCTION, on_context) == CURLE_OK &&
+           curl_easy_setopt (easy, CURLOPT_SSL_CTX_DATA, (void *) self->identity) == CURLE_OK &&
            curl_easy_setopt (easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
            curl_easy_setopt (easy, CURLOPT_SSL_VERIFYHOST, 0L) == CURLE_OK && /* its certificate says who it is */
            curl_easy_setopt (easy, CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_3) == CURLE_OK &&

@@ -1,6 +1,5 @@
 #include "peer/identity.h"
 
-#include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
@@ -30,20 +29,6 @@ static bool fill (X509 *certificate, const char *subject, const char *issuer, EV
     return good;
 }
 
-static char *text_of (X509 *certificate, EVP_PKEY *key)
-{
-    char *bytes, *text = NULL;
-    BIO *out = BIO_new (BIO_s_mem ());
-    bool good = certificate != NULL ? PEM_write_bio_X509 (out, certificate) == 1
-                                    : PEM_write_bio_PKCS8PrivateKey (out, key, NULL, NULL, 0, NULL, NULL) == 1;
-    if (good) {
-        long size = BIO_get_mem_data (out, &bytes);
-        text = g_strndup (bytes, (gsize) size);
-    }
-    BIO_free (out);
-    return text;
-}
-
 EcfsPeerIdentity *ecfs_peer_identity_new (const uint8_t key[ECFS_KEY_BYTES], const EcfsUuid *id)
 {
     char name[ECFS_UUID_TEXT_SIZE];
@@ -57,12 +42,7 @@ EcfsPeerIdentity *ecfs_peer_identity_new (const uint8_t key[ECFS_KEY_BYTES], con
                 fill (self->authority, "ecfs archive", "ecfs archive", signer, signer, true) &&
                 fill (self->certificate, name, "ecfs archive", self->key, signer, false);
     EVP_PKEY_free (signer);
-    if (good) {
-        self->authority_pem = text_of (self->authority, NULL);
-        self->certificate_pem = text_of (self->certificate, NULL);
-        self->key_pem = text_of (NULL, self->key);
-    }
-    if (self->authority_pem != NULL && self->certificate_pem != NULL && self->key_pem != NULL)
+    if (good)
         return self;
     ecfs_peer_identity_free (self);
     return NULL;
@@ -75,12 +55,14 @@ void ecfs_peer_identity_free (EcfsPeerIdentity *self)
     X509_free (self->authority);
     X509_free (self->certificate);
     EVP_PKEY_free (self->key);
-    if (self->key_pem != NULL)
-        ecfs_key_forget (self->key_pem, strlen (self->key_pem));
-    g_free (self->authority_pem);
-    g_free (self->certificate_pem);
-    g_free (self->key_pem);
     g_free (self);
+}
+
+bool ecfs_peer_identity_show (const EcfsPeerIdentity *self, SSL_CTX *context)
+{
+    return SSL_CTX_use_certificate (context, self->certificate) == 1 &&
+           SSL_CTX_use_PrivateKey (context, self->key) == 1 &&
+           X509_STORE_add_cert (SSL_CTX_get_cert_store (context), self->authority) == 1;
 }
 
 SSL_CTX *ecfs_peer_identity_serve (const EcfsPeerIdentity *self)
@@ -89,10 +71,7 @@ SSL_CTX *ecfs_peer_identity_serve (const EcfsPeerIdentity *self)
     if (context == NULL)
         return NULL;
     bool good = SSL_CTX_set_min_proto_version (context, TLS1_3_VERSION) == 1 &&
-                SSL_CTX_use_certificate (context, self->certificate) == 1 &&
-                SSL_CTX_use_PrivateKey (context, self->key) == 1 &&
-                X509_STORE_add_cert (SSL_CTX_get_cert_store (context), self->authority) == 1 &&
-                SSL_CTX_set_num_tickets (context, 0) == 1;
+                ecfs_peer_identity_show (self, context) && SSL_CTX_set_num_tickets (context, 0) == 1;
     SSL_CTX_set_verify (context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_verify_depth (context, 1);
     SSL_CTX_set_max_cert_list (context, 8192); /* of a stranger, too */

@@ -14,9 +14,6 @@ typedef struct EcfsPeerIdentity {
     X509 *authority; /* the same for all that have the key */
     X509 *certificate;
     EVP_PKEY *key;
-    char *authority_pem; /* these three as text */
-    char *certificate_pem;
-    char *key_pem;
 } EcfsPeerIdentity;
 
 /** @id: of the process, the name in its certificate. NULL: OpenSSL cannot. */
@@ -24,6 +21,8 @@ EcfsPeerIdentity *ecfs_peer_identity_new (const uint8_t key[ECFS_KEY_BYTES], con
 /** NULL is accepted. */
 void ecfs_peer_identity_free (EcfsPeerIdentity *self);
 
+/** For a connection of either end: shows the certificate, and believes the authority alone. False: OpenSSL cannot. */
+bool ecfs_peer_identity_show (const EcfsPeerIdentity *self, SSL_CTX *context);
 /** For the serving end, SSL_CTX_free (): who shows no certificate of the authority's gets no connection. */
 SSL_CTX *ecfs_peer_identity_serve (const EcfsPeerIdentity *self);
 
