@@ -498,8 +498,8 @@ bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **e
 void ecfs_endpoint_remove_all_wait (EcfsEndpoint *self, const char *const *names, size_t n, GError **ret_errors);
 bool ecfs_endpoint_remove_directory_wait (EcfsEndpoint *self, const char *name, GError **error);
 bool ecfs_endpoint_renew_wait (EcfsEndpoint *self, const char *name, bool *ret_renewed, GError **error);
-/** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way. What
- * others opened before they knew a name for it goes when it is a day old. */
+/** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way.
+ * What others opened before they knew a name for it goes when it is a day old. */
 bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names,
                                            GError **error);
 /** As ecfs_endpoint_list (): @each is called from the endpoint's thread, one file after the other. */
