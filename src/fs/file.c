@@ -289,6 +289,7 @@ static void op_create (fuse_req_t req, fuse_ino_t parent, const char *name, mode
     }
     struct fuse_entry_param entry;
     ecfs_fs_entry (self, moment, &attr, &entry);
+    ecfs_fs_note_capability (self, attr.ino, true);
     fi->fh = (uintptr_t) ecfs_fs_handle_new (self, attr.ino, staged);
     fi->keep_cache = 1;
     if (fuse_reply_create (req, &entry, fi) != 0) {

@@ -46,11 +46,11 @@ typedef struct EcfsInode {
     uint64_t n_lookups;
     unsigned n_handles;
     bool unlinked;
-    bool no_capability;     /* it has no security.capability; the kernel asks at every write */
-    unsigned content_epoch; /* moved whenever someone begins to write: older content is not kept */
-    unsigned doubts;        /* ecfs_archive_doubts () when the kernel's pages of it were believed last */
-    EcfsAttr seen;          /* of a shared archive: as it was when it was opened last */
-    EcfsContent *content;   /* committed content that was opened for reading; NULL: not yet */
+    int64_t no_capability_us; /* it had no security.capability then (0: who knows); the kernel asks at every write */
+    unsigned content_epoch;   /* moved whenever someone begins to write: older content is not kept */
+    unsigned doubts;          /* ecfs_archive_doubts () when the kernel's pages of it were believed last */
+    EcfsAttr seen;            /* of a shared archive: as it was when it was opened last */
+    EcfsContent *content;     /* committed content that was opened for reading; NULL: not yet */
 } EcfsInode;
 
 /* An open file or directory. */
@@ -128,6 +128,8 @@ void ecfs_fs_name_ops (struct fuse_lowlevel_ops *ops);
 void ecfs_fs_dir_ops (struct fuse_lowlevel_ops *ops);
 void ecfs_fs_file_ops (struct fuse_lowlevel_ops *ops);
 void ecfs_fs_xattr_ops (struct fuse_lowlevel_ops *ops);
+/** Notes whether an inode that the kernel knows has a security.capability, as of a new one. */
+void ecfs_fs_note_capability (EcfsFs *self, uint64_t ino, bool absent);
 
 /* file.c */
 /** truncate(2) of the file behind a setattr; @done once, NULL or an error. */

@@ -251,17 +251,18 @@ static bool known_without_capability (EcfsFs *self, uint64_t ino)
 {
     ecfs_mutex_lock (&self->lock);
     const EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
-    bool without = inode != NULL && inode->no_capability;
+    const int64_t known_us = inode == NULL ? 0 : inode->no_capability_us;
     ecfs_mutex_unlock (&self->lock);
-    return without && !self->readonly && !self->shared; /* others may give it one */
+    return known_us != 0 && !self->readonly && /* others may give it one */
+           (double) (ecfs_now_us () - known_us) < self->timeout_s * G_USEC_PER_SEC;
 }
 
-static void note_capability (EcfsFs *self, uint64_t ino, bool absent)
+void ecfs_fs_note_capability (EcfsFs *self, uint64_t ino, bool absent)
 {
     ecfs_mutex_lock (&self->lock);
     EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
     if (inode != NULL)
-        inode->no_capability = absent;
+        inode->no_capability_us = absent ? ecfs_now_us () : 0;
     ecfs_mutex_unlock (&self->lock);
 }
 
@@ -283,7 +284,7 @@ static void op_getxattr (fuse_req_t req, fuse_ino_t ino, const char *name, size_
                                        ? get_made_up (self, ino, name, &error)
                                        : ecfs_catalog_getxattr (self->catalog, ino, name, &error);
     if (capability)
-        note_capability (self, ino, g_error_matches (error, ECFS_ERROR, ENODATA));
+        ecfs_fs_note_capability (self, ino, g_error_matches (error, ECFS_ERROR, ENODATA));
     if (value != NULL)
         reply_value (req, value, size);
     else
@@ -309,7 +310,7 @@ static void op_setxattr (fuse_req_t req, fuse_ino_t ino, const char *name, const
                   ? change_made_up (self, ino, name, value, size, &error)
                   : ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error);
     if (strcmp (name, CAPABILITY) == 0)
-        note_capability (self, ino, false);
+        ecfs_fs_note_capability (self, ino, false);
     if (ok && is_pin (name))
         ecfs_archive_hurry_pins (self->archive);
     if (ok)
