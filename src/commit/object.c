@@ -365,6 +365,15 @@ static bool judge (EcfsCommitAttempt *self, const EcfsWriterResult *result, GErr
     return true;
 }
 
+/* Another mount may have taken an endpoint out a moment ago. */
+static void follow_endpoints (EcfsArchive *archive)
+{
+    g_autoptr (GError) error = NULL;
+    const bool is_beside = ecfs_catalog_is_shared (ecfs_archive_catalog (archive)) && !ecfs_archive_leads (archive);
+    if (is_beside && !ecfs_archive_follow_endpoints (archive, &error))
+        g_info ("%s", error->message); /* what is announced next says it */
+}
+
 /* Places the stripes of a new object and announces them; once more, where an endpoint was to take none meanwhile. */
 static bool announce (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
                       EcfsWriterTarget *targets, GError **error)
@@ -384,6 +393,7 @@ static bool announce (EcfsCommitAttempt *self, EcfsCommitObject *part, const Ecf
             return false;
         }
         g_error_free (why);
+        follow_endpoints (self->archive);
     }
 }
 

@@ -70,6 +70,21 @@ def test_each_sees_what_the_other_writes(place, cluster):
     is_clean(archive)
 
 
+def test_an_endpoint_that_is_taken_out_elsewhere_is_passed_over_at_once(place, cluster):
+    archive = place.archive(place.directories([*lab.NAMES, "grove"]), "rs:4+2", "--key", "none", "--set", "small_file=0",
+                            "--set", f"catalog={cluster.location}", "--set", "catalog_mounts=many")
+    first = place.mount(archive)
+    second = place.mount(join(place, archive, "other"))
+    for endpoint in archive.endpoints[:3]:
+        lab.ecfs("endpoint", "readonly", archive.path, endpoint.name)
+        for i in range(3):
+            lab.write_pattern(second.path / f"{endpoint.name}{i}", 200_000, i)
+        lab.ecfs("endpoint", "active", archive.path, endpoint.name)
+    same_tree([second, first])
+    second.umount()
+    first.umount()
+
+
 @pytest.mark.parametrize("words", [(lab.AS_USERS,), pytest.param(("--key", "none", "--set", "commit=async"), marks=pytest.mark.nightly),
                                    pytest.param(("--key", "none", "--set", "small_file=0"), marks=pytest.mark.nightly)],
                          ids=["with-key", "async", "no-small-files"])
