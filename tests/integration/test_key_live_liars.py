@@ -394,6 +394,7 @@ def made(module_place):
     world.archive = lab.Archive(place.path / "archive", endpoints)
     world.past, world.copy = place.path / "past", place.path / "copy"
     world.archive.init("--key", "split")
+    world.archive.configure("archive", pack_after="1d")  # what is packed takes the place of what was there before
     mount = place.mount(world.archive)
     write_some(mount, 1)
     lab.ecfs("wait", mount.path)
