@@ -85,6 +85,22 @@ def test_an_endpoint_that_is_taken_out_elsewhere_is_passed_over_at_once(place, c
     first.umount()
 
 
+def n_transactions(cluster):
+    """Of all that have ended; each process tells of its own within a second or so."""
+    time.sleep(2)
+    return int(cluster.psql("SELECT sum (xact_commit + xact_rollback) FROM pg_stat_database").stdout)
+
+
+def test_the_database_is_not_asked_at_each_write(place, cluster):
+    mount = place.mount(make(place, cluster))
+    with open(mount.path / "file", "wb", buffering=0) as file:
+        before = n_transactions(cluster)
+        for i in range(500):
+            file.write(bytes([i % 256]) * 4096)
+        assert n_transactions(cluster) - before < 250
+    mount.umount()
+
+
 @pytest.mark.parametrize("words", [(lab.AS_USERS,), pytest.param(("--key", "none", "--set", "commit=async"), marks=pytest.mark.nightly),
                                    pytest.param(("--key", "none", "--set", "small_file=0"), marks=pytest.mark.nightly)],
                          ids=["with-key", "async", "no-small-files"])
