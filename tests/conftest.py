@@ -34,6 +34,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "as_users: the archive of the fixture has the key that users get who say nothing")
     config.addinivalue_line("markers", "long: takes half a minute or more, and begins first, so that it is not alone at the end")
     config.addinivalue_line("markers", "nightly: long, or about a rare bad day; tools/check nightly runs them")
+    for name in ("CI", "BUILD_NUMBER"):  # there, pytest compares what differs line by line: of a file's content, for hours
+        os.environ.pop(name, None)
     if threading.current_thread() is threading.main_thread():  # else one of xdist's, which got it from this
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

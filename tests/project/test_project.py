@@ -1,9 +1,11 @@
 """The tree keeps to its own rules: includes, headers, names, layout, manuals."""
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -91,6 +93,15 @@ def test_layout_is_what_clang_format_makes_of_it():
     files = sources("src/**/*.[ch]", "include/ecfs/*.h", "tools/**/*.[ch]", "tests/*/*.[ch]", "examples/*.[ch]")
     done = lab.run(program, "--dry-run", "-Werror", *files, check=False, timeout=600)  # builds may run beside
     assert done.returncode == 0, "\n".join(done.stderr.splitlines()[:20])
+
+
+def test_what_differs_is_not_compared_line_by_line(tmp_path):
+    """Which pytest does in CI, for hours if it is the content of a file."""
+    (tmp_path / "test_bytes.py").write_text("def test_bytes():\n    assert bytes(40_000) == bytes(39_999) + b'1'\n")
+    there = os.environ | {"CI": "1", "BUILD_NUMBER": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": str(TOP / "tests")}
+    done = lab.run(sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", tmp_path, check=False,
+                   cwd=tmp_path, env=there)
+    assert "At index 39999 diff" in done.stdout and len(done.stdout) < 4000, done.stdout[:4000] + done.stderr
 
 
 @pytest.mark.parametrize("path", sources("man/*.[1-8]"), ids=name)
