@@ -569,9 +569,10 @@ bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error)
  * waits for all before it. */
 static bool harden (EcfsCatalog *self, uint64_t *ret_sequence, GError **error) ECFS_REQUIRES (self->lock)
 {
-    if (self->in_txn && !ecfs_commit (self, error)) /* of who came meanwhile */
-        return false;
-    ecfs_read_begin (self);
+    /* Within a transaction, which somebody may have begun while this gave the lock back, nothing gets to the disk. */
+    for (ecfs_read_begin (self); self->in_txn; ecfs_read_begin (self))
+        if (!ecfs_commit (self, error))
+            return false;
     bool known = ecfs_sequence_get (self, ret_sequence, error);
     ecfs_read_end (self);
     return known && (!self->is_member || self->db->ops->harden (self->db, error));
