@@ -223,7 +223,8 @@ bool ecfs_endpoint_list_wait (EcfsEndpoint *self, const char *name, void (*each)
 /* What another process has opened ahead it may be about to use: other mounts store at the same endpoints. */
 static void add_name (void *user, const EcfsListed *listed)
 {
-    const bool is_young = listed->mtime_s > g_get_real_time () / G_USEC_PER_SEC - LEFT_AHEAD_S;
+    const bool is_young =
+        listed->mtime_s == 0 || listed->mtime_s > g_get_real_time () / G_USEC_PER_SEC - LEFT_AHEAD_S; /* 0: not told */
     if (!is_young || !ecfs_is_left_ahead (listed->name))
         g_ptr_array_add (user, g_strdup (listed->name));
 }
