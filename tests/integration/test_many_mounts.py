@@ -85,6 +85,18 @@ def test_an_endpoint_that_is_taken_out_elsewhere_is_passed_over_at_once(place, c
     first.umount()
 
 
+def test_what_is_stored_leaves_staging(place, cluster):
+    archive = make(place, cluster)
+    mount = place.mount(archive)
+    for i in range(30):
+        lab.write_pattern(mount.path / f"file{i}", 100 * i + 1, i)
+    schema = cluster.psql("SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                          "WHERE c.relname = 'staging' ORDER BY c.oid DESC LIMIT 1").stdout.strip()
+    lab.until(lambda: cluster.psql(f'SELECT count (*) FROM "{schema}".staging').stdout.strip() == "0", 60, "no rows are left")
+    lab.until(lambda: not [name for name in os.listdir(archive.path / "staging") if name[0].isdigit()], 60, "no bytes are left")
+    mount.umount()
+
+
 def n_transactions(cluster):
     """Of all that have ended; each process tells of its own within a second or so."""
     time.sleep(2)
