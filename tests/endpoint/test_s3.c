@@ -282,6 +282,44 @@ static void test_parts_at_once (Fixture *self, gconstpointer features)
     await_no_uploads (self);
 }
 
+typedef struct Writer {
+    EcfsEndpoint *endpoint;
+    const uint8_t *bytes;
+    GThread *thread;
+    int status;
+} Writer;
+
+static gpointer write_two_parts (gpointer data)
+{
+    Writer *self = data;
+    g_autoptr (GError) error = NULL;
+    g_autofree char *name = g_strdup_printf ("stripes/%p", (void *) self);
+    (void) !ecfs_endpoint_write_wait (self->endpoint, name, self->bytes, 16 * MIB, &error);
+    self->status = ecfs_errno (error);
+    return NULL;
+}
+
+/* Stripes of one file go to eleven stores, each over a line of its own that does not rest between two parts. */
+static void test_second_parts (Fixture *self, gconstpointer features)
+{
+    (void) features;
+    if (self->store == NULL)
+        return;
+    g_autofree uint8_t *bytes = test_bytes (16 * MIB, 10);
+    Writer writers[11];
+    for (size_t i = 0; i < G_N_ELEMENTS (writers); i++) {
+        writers[i] = (Writer){.endpoint = start (self, ",part_size=8M,stall_timeout=60s"), .bytes = bytes};
+        writers[i].thread = g_thread_new ("writer", write_two_parts, &writers[i]);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS (writers); i++)
+        (void) g_thread_join (writers[i].thread);
+    for (size_t i = 0; i < G_N_ELEMENTS (writers); i++) {
+        g_assert_cmpint (writers[i].status, ==, 0);
+        ecfs_endpoint_free (writers[i].endpoint);
+    }
+    await_no_uploads (self);
+}
+
 /* The server still has to store two parts when the third fails: the upload is given up after that. */
 static void test_part_fails (Fixture *self, gconstpointer features)
 {
@@ -720,6 +758,7 @@ int main (int argc, char **argv)
     add ("/s3/stores-once-where-answers-do-not-come", "abrupt", test_stores_once);
     add ("/s3/stores-once-where-answers-are-empty", "terse", test_stores_once);
     add ("/s3/sends-parts-at-once", "backwards", test_parts_at_once);
+    add ("/s3/sends-a-second-part-of-each-of-eleven", "crowd", test_second_parts);
     add ("/s3/gives-up-what-the-server-has", "backwards third-full", test_part_fails);
     add ("/s3/takes-ranges-that-are-told", "no-206", test_odd_ranges);
     add ("/s3/waits-while-the-server-is-at-it", "dawdling", test_slow_commit);

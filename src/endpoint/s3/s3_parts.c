@@ -10,8 +10,9 @@
 
 #define MAX_PARTS       10000
 #define AT_ONCE         4
-#define AT_ONCE_BYTES   (UINT64_C (32) << 20) /* of one upload */
-#define EXTRA_BYTES     (UINT64_C (64) << 20) /* of all, beyond a part each */
+#define AT_ONCE_BYTES   (UINT64_C (32) << 20)  /* of one upload */
+#define SECOND_BYTES    (UINT64_C (128) << 20) /* of all, beyond a part each; … */
+#define EXTRA_BYTES     (UINT64_C (64) << 20)  /* … from here on nobody has a third: links rest that have but one */
 #define COMPLETE_OPENED "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
 #define COMPLETE_CLOSED "</CompleteMultipartUpload>"
 
@@ -59,7 +60,8 @@ static void return_extra (EcfsS3Write *self)
 
 static bool take_extra (EcfsS3Write *self)
 {
-    if (atomic_fetch_add (&extra_bytes, part_bytes (self)) + part_bytes (self) > EXTRA_BYTES) {
+    uint64_t most = self->n_extra == 0 ? SECOND_BYTES : EXTRA_BYTES;
+    if (atomic_fetch_add (&extra_bytes, part_bytes (self)) + part_bytes (self) > most) {
         atomic_fetch_sub (&extra_bytes, part_bytes (self));
         return false;
     }
