@@ -273,17 +273,37 @@ static bool check_lineage (EcfsArchive *self, GError **error)
     return ecfs_lineage_await (self->lineage, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US, error);
 }
 
+static void end_asking_beside (EcfsArchive *self)
+{
+    for (guint i = 0; i < self->asked_beside->len; i++)
+        ecfs_lineage_end (g_ptr_array_index (self->asked_beside, i));
+}
+
+static void note_old_copy (EcfsArchive *self, EcfsLineage *beside)
+{
+    if (atomic_load (&self->old_copy) == NULL && ecfs_lineage_is_stale (beside))
+        atomic_store (&self->old_copy, ecfs_lineage_trouble (beside));
+}
+
 bool ecfs_archive_check_beside (EcfsArchive *self, GError **error)
 {
     int64_t now_us = ecfs_now_us ();
     EcfsLineage *beside = ecfs_lineage_new_beside (self);
+    end_asking_beside (self);
     g_ptr_array_add (self->asked_beside, beside); /* freeing it waits for endpoints that are silent */
     ecfs_lineage_ask (beside);
     bool newest = ecfs_lineage_await (beside, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US, error);
-    ecfs_lineage_end (beside);
-    if (!newest && atomic_load (&self->old_copy) == NULL)
-        atomic_store (&self->old_copy, ecfs_lineage_trouble (beside));
+    note_old_copy (self, beside);
     return newest;
+}
+
+void ecfs_archive_ask_beside (EcfsArchive *self)
+{
+    if (self->asked_beside->len == 0)
+        return;
+    EcfsLineage *beside = g_ptr_array_index (self->asked_beside, self->asked_beside->len - 1);
+    note_old_copy (self, beside); /* by what was answered since */
+    ecfs_lineage_ask (beside);
 }
 
 const char *ecfs_archive_old_copy (const EcfsArchive *self)
@@ -303,15 +323,15 @@ static bool settle (EcfsArchive *self, GError **error)
     return keep_settings (self, error) && ecfs_archive_settle_codes (self, error);
 }
 
-/* What is done once by who leads, before anything is stored or deleted. */
-static bool begin_leading (EcfsArchive *self, GError **error)
+bool ecfs_archive_check_newest (EcfsArchive *self, GError **error)
 {
-    return check_lineage (self, error) && ecfs_lineage_begin_session (self->lineage, error) && settle (self, error);
+    return check_lineage (self, error) || ecfs_prefix (error, "%s", self->directory);
 }
 
 bool ecfs_archive_begin_leading (EcfsArchive *self, GError **error)
 {
-    return begin_leading (self, error) || ecfs_prefix (error, "%s", self->directory);
+    return (ecfs_lineage_begin_session (self->lineage, error) && settle (self, error)) ||
+           ecfs_prefix (error, "%s", self->directory);
 }
 
 void ecfs_archive_note_leads (EcfsArchive *self)
@@ -381,6 +401,7 @@ void ecfs_archive_end_workers (EcfsArchive *self)
 void ecfs_archive_end (EcfsArchive *self)
 {
     ecfs_lineage_end (self->lineage);
+    end_asking_beside (self);
     ecfs_archive_begin_stop (self);
     ecfs_shared_readers_stop (self->shared_readers);
     for (size_t i = 0; i < self->n_endpoints; i++)

@@ -96,11 +96,17 @@ bool ecfs_archive_is_readonly (const EcfsArchive *self);
 bool ecfs_archive_leads (const EcfsArchive *self);
 /** Of one that does not lead: which endpoints there are, and what they are for, as the others have it. */
 bool ecfs_archive_follow_endpoints (EcfsArchive *self, GError **error);
-/** Of one that is to lead from now on: nobody who led before has stored what this one does not know. */
+/** Of one that is to lead from now on: asks the endpoints whether who led before has stored what this one does not know;
+ * seconds. ESTALE: it has. */
+bool ecfs_archive_check_newest (EcfsArchive *self, GError **error);
+/** Of one that is the newest: tells the endpoints so. */
 bool ecfs_archive_begin_leading (EcfsArchive *self, GError **error);
 /** Asks the endpoints whether a catalog that others change, too, lacks what they have been told of; seconds. ESTALE: it
- * does. Of one thread at a time. */
+ * does. Of one thread at a time, as the next. */
 bool ecfs_archive_check_beside (EcfsArchive *self, GError **error);
+/** Has markers read again, of who does not lead: a machine may have recovered the archive and tell nobody here but the
+ * endpoints. Never waits; changes are refused from when enough say so. */
+void ecfs_archive_ask_beside (EcfsArchive *self);
 /** Why it does, if that was found; else NULL. Valid until the archive is closed. */
 const char *ecfs_archive_old_copy (const EcfsArchive *self);
 /** It leads, and has the services for it. */

@@ -55,9 +55,13 @@ static void end_round_locked (EcfsLineage *lineage, EcfsWitness *self, uint64_t 
 static void settle (EcfsWitness *self, const GError *error)
 {
     EcfsLineage *lineage = self->lineage;
-    uint64_t sequence = ecfs_catalog_sequence (lineage->archive->catalog);
+    uint64_t sequence = 0;
+    g_autoptr (GError) unread = NULL;
+    bool read = ecfs_catalog_sequence_read (lineage->archive->catalog, &sequence, &unread);
+    if (!read)
+        g_info ("what endpoints know cannot be compared with the catalog: %s", unread->message);
     ecfs_mutex_lock (&lineage->lock);
-    self->failed = self->failed || error != NULL;
+    self->failed = self->failed || error != NULL || !read;
     bool ended = --self->n_asked == 0;
     if (ended)
         end_round_locked (lineage, self, sequence);

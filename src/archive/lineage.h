@@ -97,8 +97,11 @@ int64_t ecfs_lineage_denied_us (EcfsLineage *self, size_t position);
 /** Whether what the endpoint stores does not count: its marker, as it was read last, is not authentic, or tells of a
  * newer copy or of a recovery under way. */
 bool ecfs_lineage_discounts (EcfsLineage *self, size_t position);
-/** A segment of the journal is there that only this catalog could have made, and it did not. */
-void ecfs_lineage_foreign_segment (EcfsLineage *self, size_t position);
+/** Segments of the journal are there that only this catalog could have made, and it did not. */
+void ecfs_lineage_foreign_segments (EcfsLineage *self, const size_t *positions, size_t n);
+/** With which record the newest file of the journal ends that the endpoint listed, in the catalog's epoch; 0: it has
+ * none, or has not answered. */
+uint64_t ecfs_lineage_listed (EcfsLineage *self, size_t position);
 /** Other endpoints count than before. */
 void ecfs_lineage_reconsider (EcfsLineage *self);
 

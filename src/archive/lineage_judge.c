@@ -48,7 +48,7 @@ char *ecfs_lineage_describe_locked (const EcfsLineage *lineage, const EcfsWitnes
         g_autofree char *fault = ecfs_marker_fault (marker, self->worth);
         return g_strdup_printf ("endpoint %s: %s", name, fault);
     }
-    if (self->is_foreign && marker->epoch == epoch && (!listed || self->listed_epoch <= epoch))
+    if ((self->is_foreign || self->is_forked) && marker->epoch == epoch && (!listed || self->listed_epoch <= epoch))
         return g_strdup_printf ("endpoint %s reports changes by another copy of it (session %" PRIu64 "%s)", name,
                                 marker->session_number, origin);
     return g_strdup_printf ("endpoint %s knows of epoch %" PRIu32 ", change %" PRIu64 "%s", name,
@@ -272,8 +272,8 @@ void ecfs_lineage_look_locked (const EcfsLineage *lineage, EcfsWitness *self, ui
         self->claim_heard_us = 0;
     }
     bool listed = self->listed_epoch > epoch || (self->listed_epoch == epoch && self->listed_sequence > sequence);
-    self->is_newer =
-        !ecfs_marker_is_doubtful (self->worth) && (newer || listed || self->worth == ECFS_MARKER_UNKNOWN_KEY);
+    self->is_newer = !ecfs_marker_is_doubtful (self->worth) &&
+                     (newer || listed || self->is_forked || self->worth == ECFS_MARKER_UNKNOWN_KEY);
     self->told = self->told && (self->is_newer || ecfs_marker_is_doubtful (self->worth));
 }
 

@@ -38,6 +38,7 @@ typedef struct EcfsWitness {
     EcfsMarker marker;      /* as read last, … */
     EcfsMarkerWorth worth;  /* … what it is worth, … */
     bool is_foreign;        /* … and of a session that is not the catalog's */
+    bool is_forked;         /* it has a segment of the journal that the catalog contradicts; stays */
     uint32_t listed_epoch;  /* of the newest journal file of the last listing, … */
     uint64_t listed_sequence;
     bool is_newer;          /* it says something newer */

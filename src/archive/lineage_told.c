@@ -65,7 +65,11 @@ bool ecfs_lineage_confirm (EcfsLineage *self, size_t position)
         g_info ("deletions have to wait: %s", error->message);
         return false;
     }
-    uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
+    uint64_t sequence;
+    if (!ecfs_catalog_sequence_read (self->archive->catalog, &sequence, &error)) {
+        g_info ("deletions have to wait: %s", error->message);
+        return false;
+    }
     ecfs_mutex_lock (&self->lock);
     ecfs_lineage_look_locked (self, witness, sequence);
     if (witness->answered)
@@ -325,14 +329,24 @@ bool ecfs_lineage_claim (EcfsLineage *self, EcfsLineageOther *ret_other)
     return other.n_endpoints > 0;
 }
 
-void ecfs_lineage_foreign_segment (EcfsLineage *self, size_t position)
+void ecfs_lineage_foreign_segments (EcfsLineage *self, const size_t *positions, size_t n)
 {
     ecfs_mutex_lock (&self->lock);
-    EcfsWitness *witness = &self->witnesses[position];
-    witness->is_foreign = true;
-    witness->is_newer = true;
+    for (size_t i = 0; i < n; i++)
+        self->witnesses[positions[i]].is_forked = self->witnesses[positions[i]].is_newer = true;
     ecfs_lineage_judge_locked (self);
     ecfs_mutex_unlock (&self->lock);
+}
+
+uint64_t ecfs_lineage_listed (EcfsLineage *self, size_t position)
+{
+    ecfs_mutex_lock (&self->lock);
+    const EcfsWitness *witness = &self->witnesses[position];
+    bool counts =
+        ecfs_lineage_has_answered (witness, 0) && witness->listed_epoch == ecfs_catalog_epoch (self->archive->catalog);
+    uint64_t sequence = counts ? witness->listed_sequence : 0;
+    ecfs_mutex_unlock (&self->lock);
+    return sequence;
 }
 
 void ecfs_lineage_reconsider (EcfsLineage *self)

@@ -238,11 +238,16 @@ bool ecfs_sequence_get (EcfsCatalog *self, uint64_t *ret_sequence, GError **erro
     return good;
 }
 
+bool ecfs_catalog_sequence_read (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
+{
+    return READ (self, ecfs_sequence_get (self, ret_sequence, error));
+}
+
 uint64_t ecfs_catalog_sequence (EcfsCatalog *self)
 {
     uint64_t sequence = 0;
     g_autoptr (GError) error = NULL;
-    if (!READ (self, ecfs_sequence_get (self, &sequence, &error)))
+    if (!ecfs_catalog_sequence_read (self, &sequence, &error))
         g_warning ("%s", error->message);
     return sequence;
 }

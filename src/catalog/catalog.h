@@ -167,8 +167,10 @@ uint32_t ecfs_catalog_epoch (const EcfsCatalog *self);
  * catalog is closed. NULL: nobody is. */
 void ecfs_catalog_watch_commits (EcfsCatalog *self, void (*committed) (void *user, uint64_t sequence), void *user);
 
-/** The last sequence number given out. */
+/** The last sequence number given out; 0 with a warning where it cannot be read. */
 uint64_t ecfs_catalog_sequence (EcfsCatalog *self);
+/** The same, for who must not take that for one. */
+bool ecfs_catalog_sequence_read (EcfsCatalog *self, uint64_t *ret_sequence, GError **error);
 
 /** Why changes are refused now: COMMIT fails, or changes were lost; NULL: they are not. g_free (). */
 char *ecfs_catalog_trouble (EcfsCatalog *self);

@@ -1,6 +1,7 @@
 #include "journal/elsewhere.h"
 
 #include "archive/common.h"
+#include "archive/lineage.h"
 #include "journal/sender.h"
 
 #define LOOK_US     (G_USEC_PER_SEC / 10)
@@ -11,6 +12,17 @@ static bool fail_trouble (EcfsArchive *archive, const char *trouble, GError **er
     g_autofree char *leader = ecfs_catalog_leader (ecfs_archive_catalog (archive));
     return ecfs_fail (error, EIO, "%s sends the journal for this mount, and says: %s",
                       leader == NULL ? "another mount" : leader, trouble);
+}
+
+/* Nobody who leads will store what an old copy has. */
+static bool check_newest (EcfsArchive *archive, GError **error)
+{
+    EcfsLineage *lineage = ecfs_archive_lineage (archive);
+    const char *old = ecfs_archive_old_copy (archive);
+    g_autofree char *trouble = old != NULL                                          ? g_strdup (old)
+                               : lineage != NULL && ecfs_lineage_is_stale (lineage) ? ecfs_lineage_trouble (lineage)
+                                                                                    : NULL;
+    return trouble == NULL || ecfs_fail (error, ESTALE, "%s", trouble);
 }
 
 bool ecfs_journal_store_elsewhere (EcfsArchive *archive, bool (*goes_on) (void *user), void *user, GError **error)
@@ -25,7 +37,7 @@ bool ecfs_journal_store_elsewhere (EcfsArchive *archive, bool (*goes_on) (void *
         EcfsLeaderAnswer answer;
         if (ecfs_archive_service (archive, ECFS_SERVICE_JOURNAL) != NULL)
             return ecfs_archive_store_journal (archive, goes_on, user, error);
-        if (!ecfs_catalog_ask_leader (catalog, sequence, &answer, error))
+        if (!check_newest (archive, error) || !ecfs_catalog_ask_leader (catalog, sequence, &answer, error))
             return false;
         g_autofree char *trouble = answer.trouble;
         if (answer.stored >= sequence)

@@ -230,7 +230,7 @@ static bool compare_stored (Lane *self, GError **error)
         return ecfs_prefix (error, "endpoint %s: %s is there already", endpoint->name, name);
     if (same)
         return true;
-    ecfs_lineage_foreign_segment (self->sender->lineage, self->position);
+    ecfs_lineage_foreign_segments (self->sender->lineage, &self->position, 1);
     return ecfs_fail (error, EEXIST,
                       "endpoint %s: %s is there with other changes: another copy of %s wrote it, or the endpoint lies",
                       endpoint->name, name, ecfs_archive_directory (archive));

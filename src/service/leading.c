@@ -8,6 +8,7 @@
 #define LOOK_US       (G_USEC_PER_SEC / 4) /* whether somebody waits for the journal */
 #define AROUND_US     (3 * G_USEC_PER_SEC)
 #define TIDY_US       (10 * G_USEC_PER_SEC)
+#define BESIDE_US     (60 * G_USEC_PER_SEC) /* who leads asks more often */
 #define ORPHANS_US    (600 * G_USEC_PER_SEC)
 #define OPEN_NS       (INT64_C (3600) * 1000000000) /* for so long a file without a name may be open elsewhere */
 #define LEAD_AGAIN_US (10 * G_USEC_PER_SEC)
@@ -19,7 +20,7 @@ struct EcfsLeading {
     bool is_mount;
     EcfsTicker *ticker;
     /* The ticker's: when things were done last, and what others were told. */
-    int64_t around_us, tidy_us, orphans_us, tried_us, swept_us;
+    int64_t around_us, tidy_us, orphans_us, tried_us, swept_us, beside_us;
     int64_t again_us; /* storing failed: not before then */
     bool told;        /* that leading fails */
     unsigned n_tries; /* to lead */
@@ -124,8 +125,11 @@ static void look (void *user)
     if (is_due (&self->swept_us, TIDY_US) && !ecfs_staged_sweep (self->archive, self->rows, &error))
         g_info ("%s", error->message); /* likewise */
     take_the_lead (self);
-    if (!ecfs_archive_leads (self->archive))
+    if (!ecfs_archive_leads (self->archive)) {
+        if (is_due (&self->beside_us, BESIDE_US))
+            ecfs_archive_ask_beside (self->archive);
         return;
+    }
     serve_members (self);
     tidy (self);
 }

@@ -5,6 +5,7 @@
 #include "catalog/reads.h"
 #include "commit/logs.h"
 #include "commit/together.h"
+#include "journal/fork.h"
 #include "journal/sender.h"
 #include "service/leading.h"
 #include "staging/staged.h"
@@ -45,7 +46,9 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
 
 bool ecfs_archive_lead (EcfsArchive *self, bool is_mount, GError **error)
 {
-    if (!ecfs_archive_begin_leading (self, error))
+    if (!ecfs_archive_check_newest (self, error) ||
+        !ecfs_journal_check_fork (self, ecfs_archive_lineage (self), error) ||
+        !ecfs_archive_begin_leading (self, error))
         return false;
     start_storing (self);
     ecfs_archive_note_leads (self); /* what deletes hurries the journal */

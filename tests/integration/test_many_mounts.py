@@ -385,6 +385,58 @@ def test_a_standby_that_lagged_is_found_by_who_was_idle(place):
         second.process.wait(60)
 
 
+def test_of_two_servers_that_take_changes_the_accounts_follow_one(place):
+    """A standby was promoted, and the primary lives: a mount at each of them."""
+    with postgresql.Cluster("fsync = on") as primary, postgresql.Standby(primary) as standby:
+        def location(*servers):
+            hosts = ",".join(urllib.parse.quote(str(one.directory), safe="") for one in servers)
+            return f"postgresql://ecfs@/postgres?host={hosts}&target_session_attrs=read-write"
+        archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", "catalog_mounts=many",
+                                "--set", f"catalog={location(primary)}")
+        other = join(place, archive, "other")
+        other.configure("archive", catalog=location(standby, primary))
+        first, second = place.mount(archive), place.mount(other)
+        write_and_wait(first, "before")
+        flushed = primary.psql("SELECT pg_current_wal_flush_lsn ()").stdout.strip()
+        lab.until(lambda: standby.psql(f"SELECT pg_last_wal_replay_lsn () >= '{flushed}'").stdout.strip() == "t", 60, "it follows")
+        standby.promote()
+        primary.psql("SELECT pg_terminate_backend (pid) FROM pg_stat_activity WHERE application_name LIKE 'ecfs%'")
+        for number in range(60):
+            (second.path / f"more-{number}").write_text(f"{number}\n" * 500)
+        write_and_wait(first, "waited")
+        done = lab.ecfs("wait", second.path, check=False)
+        assert done.returncode == 1 and "another copy" in done.stderr, done
+        write_and_wait(first, "after")
+        with pytest.raises(OSError):
+            (second.path / "refused").write_text("refused\n")
+        assert "OLD COPY" in lab.ecfs("status", second.path, check=False).stdout
+        assert "OLD COPY" not in lab.ecfs("status", first.path).stdout
+        lab.run("fusermount3", "-u", second.path)
+        second.process.wait(60)
+        first.umount()
+
+
+def test_recovered_elsewhere_all_mounts_take_no_more_changes(place, cluster):
+    archive = make(place, cluster)
+    first, second = place.mount(archive), place.mount(join(place, archive, "other"))
+    write_and_wait(second, "before")
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    lab.ecfs("recover", place.path / "elsewhere", "--force", *words)
+
+    def refuses(mount):
+        try:
+            (mount.path / "late").write_text("late\n")
+        except OSError:
+            return True
+        return False
+    for mount in first, second:
+        lab.until(lambda: refuses(mount), 120, "it takes no changes")
+        assert (mount.path / "before-1").read_text() == "before 1\n" * 500
+        assert "OLD COPY" in lab.ecfs("status", mount.path, check=False).stdout
+        lab.run("fusermount3", "-u", mount.path)
+        mount.process.wait(60)
+
+
 def test_a_dump_that_is_restored_is_found_by_who_comes_first(place, cluster):
     archive = make(place, cluster)
     other = join(place, archive, "other")
