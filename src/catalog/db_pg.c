@@ -248,6 +248,7 @@ static bool prepare_statements (Pg *self, GError **error)
         return true;
     self->prepared = send_all (self) ? receive_all (self, error) : ecfs_pg_fail (self, NULL, "preparing", error);
     (void) PQexitPipelineMode (self->conn); /* a lost connection is told */
+    self->prepared = self->prepared && ecfs_pg_prepare_turns (self, error);
     if (!self->prepared)
         ecfs_pg_hang_up (self); /* which knows some of them */
     return self->prepared;

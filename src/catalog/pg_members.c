@@ -313,16 +313,32 @@ bool ecfs_pg_check_same (Pg *self, GError **error)
     return rows != NULL && (PQntuples (rows) == 1 || ecfs_pg_fail_fenced (self, error));
 }
 
-char *ecfs_pg_sign (const Pg *self)
+static char *sign (const Pg *self)
 {
     return g_strdup_printf ("UPDATE \"%s\".members SET beat = beat + 1 WHERE id = %" PRId64 " AND session = '%s'",
                             self->schema, self->member, self->session);
 }
 
+bool ecfs_pg_prepare_turns (Pg *self, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf (
+        "PREPARE turn AS UPDATE \"%1$s\".holder SET turn = turn + 1 WHERE id = 1; "
+        "PREPARE mine (bigint, text, bigint, bigint) AS "
+        "UPDATE \"%1$s\".members SET txn = $3, beat = beat + 1 WHERE id = $1 AND session = $2 AND txn = $4; "
+        "PREPARE sign (bigint, text) AS UPDATE \"%1$s\".members SET beat = beat + 1 WHERE id = $1 AND session = $2",
+        self->schema);
+    return ecfs_pg_run_sql (self, sql, "preparing", NULL, error);
+}
+
+char *ecfs_pg_sign (const Pg *self)
+{
+    return g_strdup_printf ("EXECUTE sign (%" PRId64 ", '%s')", self->member, self->session);
+}
+
 bool ecfs_pg_beat (Pg *self, GError **error)
 {
     uint64_t changes = 0;
-    g_autofree char *sql = ecfs_pg_sign (self);
+    g_autofree char *sql = sign (self); /* a new connection knows no others */
     return ecfs_pg_connect (self, error) && ecfs_pg_end_read (self, error) &&
            ecfs_pg_run_sql (self, sql, "a sign of life", &changes, error) &&
            (changes == 1 || ecfs_pg_fail_fenced (self, error));
@@ -336,12 +352,9 @@ bool ecfs_pg_begin (Pg *self, GError **error)
                           "catalog %s: the database is another than before, as after a failover or from a backup: the "
                           "endpoints have not told yet whether it lacks something",
                           self->name);
-    g_autofree char *turn = g_strdup_printf ("UPDATE \"%s\".holder SET turn = turn + 1 WHERE id = 1", self->schema);
-    g_autofree char *mine =
-        g_strdup_printf ("UPDATE \"%s\".members SET txn = %" PRIu64 ", beat = beat + 1 WHERE id = %" PRId64
-                         " AND session = '%s' AND txn = %" PRIu64,
-                         self->schema, self->txn + 1, self->member, self->session, self->committed);
-    const char *texts[] = {turn, mine};
+    g_autofree char *mine = g_strdup_printf ("EXECUTE mine (%" PRId64 ", '%s', %" PRIu64 ", %" PRIu64 ")", self->member,
+                                             self->session, self->txn + 1, self->committed);
+    const char *texts[] = {"EXECUTE turn", mine};
     bool begun = ecfs_pg_begin_with (self, texts, G_N_ELEMENTS (texts), &changes, error);
     self->txn += begun;
     if (begun && changes == 1)

@@ -96,7 +96,9 @@ bool ecfs_pg_find_member (Pg *self, GError **error);
 bool ecfs_pg_look_around (Pg *self, GError **error);
 /** A sign of life. */
 bool ecfs_pg_beat (Pg *self, GError **error);
-/** The statement that gives one; g_free (). */
+/** Prepares what each change says of the turn: to plan it anew each time would take the server as long as to do it. */
+bool ecfs_pg_prepare_turns (Pg *self, GError **error);
+/** The statement that gives one, where that is prepared; g_free (). */
 char *ecfs_pg_sign (const Pg *self);
 bool ecfs_pg_resign (Pg *self, GError **error);
 /** Within the transaction that copies a catalog to new tables: what it has begun is that of the archive directory. */

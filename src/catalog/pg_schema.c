@@ -241,8 +241,8 @@ bool ecfs_pg_arrived (const char *location, GError **error)
 bool ecfs_pg_left (EcfsDb *db, const char *where, GError **error)
 {
     Pg *self = ecfs_pg_of (db);
-    return ecfs_pg_connect (self, error) && ecfs_pg_begin (self, error) &&
-           set_state (self, ECFS_PG_USED, ECFS_PG_LEFT, where, error) &&
+    return ecfs_pg_connect (self, error) && (self->prepared || ecfs_pg_prepare_turns (self, error)) &&
+           ecfs_pg_begin (self, error) && set_state (self, ECFS_PG_USED, ECFS_PG_LEFT, where, error) &&
            ecfs_pg_run_sql (self, "COMMIT", "moving it", NULL, error);
 }
 
