@@ -189,6 +189,7 @@ static void translate (Pg *self)
 {
     for (int i = 0; i < N_STATEMENTS; i++) {
         g_autofree char *sql = ecfs_pg_dialect (pg_sql[i], self->schema, self->member);
+        self->statements[i].name = g_strdup_printf ("s%d_%s", i, self->tag);
         self->statements[i].sql = g_strconcat (sql, gives_id ((StatementId) i) ? " RETURNING id" : NULL, NULL);
     }
 }
@@ -216,10 +217,9 @@ static bool send_all (Pg *self)
 {
     bool sent = PQenterPipelineMode (self->conn) == 1;
     for (int i = STMT_ROLLBACK_TO + 1; sent && i < N_STATEMENTS; i++) {
-        char name[16];
-        g_snprintf (name, sizeof name, "s%d", i);
-        sent = PQsendPrepare (self->conn, name, self->statements[i].sql, 0, NULL) == 1 &&
-               PQsendDescribePrepared (self->conn, name) == 1;
+        const PgStatement *statement = &self->statements[i];
+        sent = PQsendPrepare (self->conn, statement->name, statement->sql, 0, NULL) == 1 &&
+               PQsendDescribePrepared (self->conn, statement->name) == 1;
     }
     return sent && PQpipelineSync (self->conn) == 1;
 }

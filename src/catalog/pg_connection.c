@@ -106,6 +106,7 @@ Pg *ecfs_pg_new (const char *location, bool readonly, GError **error)
 void ecfs_pg_free (Pg *self)
 {
     for (int i = 0; i < N_STATEMENTS; i++) {
+        g_free (self->statements[i].name);
         g_free (self->statements[i].sql);
         g_free (self->statements[i].types);
     }
@@ -122,17 +123,22 @@ void ecfs_pg_free (Pg *self)
 
 /* Errors */
 
+#define POOLER                                                                                                         \
+    "a pooler between here and the server gives each transaction another connection: connect to the server itself, "   \
+    "or have the pooler keep a connection for each client (PgBouncer: pool_mode = session)"
+
 static int errno_of (const char *state)
 {
     static const struct {
         const char *state; /* or how it begins */
         int code;
     } codes[] = {
-        {"53100", ENOSPC},  {"53200", ENOMEM},    {"53300", EBUSY}, {"42501", EACCES},
-        {"28", EACCES},     {"25006", EROFS},     {"55P03", EBUSY}, {"40", EBUSY},
-        {"22", EINVAL},     {"57014", ETIMEDOUT}, {"23", EBADMSG}, /* operations look before they write: the rows
-                                                                      contradict each other */
-        {"42", EBADMSG},                                           /* a statement does not fit the tables */
+        {"53100", ENOSPC},  {"53200", ENOMEM},    {"53300", EBUSY},   {"42501", EACCES},
+        {"28", EACCES},     {"25006", EROFS},     {"55P03", EBUSY},   {"40", EBUSY},
+        {"26000", ENOTSUP}, {"42704", ENOTSUP},   {"22P02", ENOTSUP}, /* what the connection was told is gone */
+        {"22", EINVAL},     {"57014", ETIMEDOUT}, {"23", EBADMSG},    /* operations look before they write: the rows
+                                                                         contradict each other */
+        {"42", EBADMSG},                                              /* a statement does not fit the tables */
         {"XX001", EBADMSG}, {"XX002", EBADMSG},
     };
     for (size_t i = 0; state != NULL && i < G_N_ELEMENTS (codes); i++)
@@ -150,10 +156,11 @@ bool ecfs_pg_fail (const Pg *self, const PGresult *result, const char *what, GEr
     g_autofree char *text = g_strchomp (g_strdup (*all == '\0' ? "it does not answer" : all));
     g_strdelimit (text, "\n\t", ' ');
     int code = errno_of (result == NULL ? NULL : PQresultErrorField (result, PG_DIAG_SQLSTATE));
-    const char *advice = code == EBADMSG  ? "; the catalog is damaged: " ECFS_CATALOG_ADVICE
-                         : code == ENOSPC ? "; make room on the database server's disk"
-                         : code == EROFS  ? "; is it a standby? Name the server that takes changes"
-                                          : "";
+    const char *advice = code == EBADMSG   ? "; the catalog is damaged: " ECFS_CATALOG_ADVICE
+                         : code == ENOSPC  ? "; make room on the database server's disk"
+                         : code == EROFS   ? "; is it a standby? Name the server that takes changes"
+                         : code == ENOTSUP ? "; " POOLER
+                                           : "";
     return ecfs_fail (error, code, "catalog %s: %s: %s%s", self->name, what, text, advice);
 }
 
@@ -239,6 +246,25 @@ static const char setup[] = "SELECT " SET ("client_min_messages", "warning") SET
                  "ELSE current_setting ('synchronous_commit') END, false), "
                  "set_config ('idle_in_transaction_session_timeout', ";
 
+/* Behind a pooler the server's process is not the one that was announced. If it gives each transaction any connection,
+ * another client, who begins one and stays in it, has got the one that this client had, or this one gets another now.
+ */
+static bool check_pooler (Pg *self, const char *process, GError **error)
+{
+    if (strtol (process, NULL, 10) == PQbackendPID (self->conn))
+        return true;
+    PGconn *other = begin_connection (self);
+    autoresult *theirs = PQexec (other, "BEGIN; SELECT pg_backend_pid ()");
+    g_autofree char *sql = g_strdup_printf ("SELECT coalesce (current_setting ('ecfs.of_%s', true), '')", self->tag);
+    bool is_taken = PQresultStatus (theirs) == PGRES_TUPLES_OK && strcmp (PQgetvalue (theirs, 0, 0), process) == 0;
+    autoresult *kept = is_taken ? NULL : ecfs_pg_ask_sql (self, sql, "connecting", error);
+    PQfinish (other);
+    if (!is_taken && kept == NULL)
+        return false;
+    return (kept != NULL && strcmp (PQgetvalue (kept, 0, 0), "on") == 0) ||
+           ecfs_fail (error, ENOTSUP, "catalog %s: " POOLER, self->name);
+}
+
 static bool check_server (Pg *self, GError **error)
 {
     int version = PQserverVersion (self->conn);
@@ -256,9 +282,10 @@ static bool check_server (Pg *self, GError **error)
                           "changes (target_session_attrs=read-write finds it)",
                           self->name);
     /* Who copies may wait for what takes the copy. */
-    g_autofree char *sql = g_strconcat (setup, self->readonly ? "'0'" : "'15s'", ", false)", NULL);
+    g_autofree char *sql = g_strdup_printf ("%s%s, false), set_config ('ecfs.of_%s', 'on', false), pg_backend_pid ()",
+                                            setup, self->readonly ? "'0'" : "'15s'", self->tag);
     autoresult *set = ecfs_pg_ask_sql (self, sql, "connecting", error);
-    return set != NULL;
+    return set != NULL && check_pooler (self, PQgetvalue (set, 0, PQnfields (set) - 1), error);
 }
 
 /* A standby that takes over begins another timeline, and tables that are restored are others. A server that does not

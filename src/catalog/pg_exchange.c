@@ -101,6 +101,8 @@ static void free_known (gpointer data)
 
 void ecfs_pg_exchange_init (Pg *self)
 {
+    self->tag = g_uuid_string_random ();
+    (void) g_strdelimit (self->tag, "-", '_'); /* changed in place */
     self->waiting = g_ptr_array_new_with_free_func (g_free);
     self->ahead = g_ptr_array_new_with_free_func (g_free);
     self->known = g_ptr_array_new_with_free_func (free_known);
@@ -108,6 +110,7 @@ void ecfs_pg_exchange_init (Pg *self)
 
 void ecfs_pg_exchange_clear (Pg *self)
 {
+    g_free (self->tag);
     g_ptr_array_unref (self->waiting);
     g_ptr_array_unref (self->ahead);
     g_ptr_array_unref (self->known);
@@ -293,14 +296,12 @@ static void say_ahead (const Pg *self, GArray *all)
 
 static bool send_one (Pg *self, const Said *said)
 {
-    char name[16];
-    g_snprintf (name, sizeof name, "s%d", (int) said->id);
     if (said->kind == SAID_SYNC)
         return PQpipelineSync (self->conn) == 1;
     if (said->text != NULL)
         return PQsendQueryParams (self->conn, said->text, 0, NULL, NULL, NULL, NULL, 1) == 1;
-    return PQsendQueryPrepared (self->conn, name, said->with->n, said->with->values, said->with->sizes,
-                                said->with->formats, 1) == 1;
+    return PQsendQueryPrepared (self->conn, self->statements[said->id].name, said->with->n, said->with->values,
+                                said->with->sizes, said->with->formats, 1) == 1;
 }
 
 static void take_changes (Pg *self, const PGresult *result)
@@ -423,16 +424,15 @@ bool ecfs_pg_flush (Pg *self, GError **error)
 
 PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, GError **error)
 {
-    char name[16];
     PGresult *result = NULL;
     g_autoptr (GArray) all = say_all_before (self);
     if (all->len > 0) {
         say (all, id, with, SAID_LAST);
         return talk_all (self, all, &result, error) ? result : NULL;
     }
-    g_snprintf (name, sizeof name, "s%d", (int) id);
     atomic_fetch_add (&self->n_trips, 1);
-    result = PQexecPrepared (self->conn, name, with->n, with->values, with->sizes, with->formats, 1);
+    result =
+        PQexecPrepared (self->conn, self->statements[id].name, with->n, with->values, with->sizes, with->formats, 1);
     if (ecfs_pg_is_good (result))
         return result;
     told (ecfs_pg_fail_statement (self, result, id, error));

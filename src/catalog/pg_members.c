@@ -321,18 +321,21 @@ static char *sign (const Pg *self)
 
 bool ecfs_pg_prepare_turns (Pg *self, GError **error)
 {
-    g_autofree char *sql = g_strdup_printf (
-        "PREPARE turn AS UPDATE \"%1$s\".holder SET turn = turn + 1 WHERE id = 1; "
-        "PREPARE mine (bigint, text, bigint, bigint) AS "
-        "UPDATE \"%1$s\".members SET txn = $3, beat = beat + 1 WHERE id = $1 AND session = $2 AND txn = $4; "
-        "PREPARE sign (bigint, text) AS UPDATE \"%1$s\".members SET beat = beat + 1 WHERE id = $1 AND session = $2",
-        self->schema);
+    /* A change fails where the connection is not the one that was set up: what was set is needed for it. */
+    g_autofree char *sql =
+        g_strdup_printf ("PREPARE turn_%2$s AS UPDATE \"%1$s\".holder SET turn = turn + 1 WHERE id = 1; "
+                         "PREPARE mine_%2$s (bigint, text, bigint, bigint) AS "
+                         "UPDATE \"%1$s\".members SET txn = $3, beat = beat + 1 WHERE id = $1 AND session = $2 "
+                         "AND txn = $4 AND CAST (current_setting ('ecfs.of_%2$s') AS boolean); "
+                         "PREPARE sign_%2$s (bigint, text) AS "
+                         "UPDATE \"%1$s\".members SET beat = beat + 1 WHERE id = $1 AND session = $2",
+                         self->schema, self->tag);
     return ecfs_pg_run_sql (self, sql, "preparing", NULL, error);
 }
 
 char *ecfs_pg_sign (const Pg *self)
 {
-    return g_strdup_printf ("EXECUTE sign (%" PRId64 ", '%s')", self->member, self->session);
+    return g_strdup_printf ("EXECUTE sign_%s (%" PRId64 ", '%s')", self->tag, self->member, self->session);
 }
 
 bool ecfs_pg_beat (Pg *self, GError **error)
@@ -352,9 +355,10 @@ bool ecfs_pg_begin (Pg *self, GError **error)
                           "catalog %s: the database is another than before, as after a failover or from a backup: the "
                           "endpoints have not told yet whether it lacks something",
                           self->name);
-    g_autofree char *mine = g_strdup_printf ("EXECUTE mine (%" PRId64 ", '%s', %" PRIu64 ", %" PRIu64 ")", self->member,
-                                             self->session, self->txn + 1, self->committed);
-    const char *texts[] = {"EXECUTE turn", mine};
+    g_autofree char *turn = g_strdup_printf ("EXECUTE turn_%s", self->tag);
+    g_autofree char *mine = g_strdup_printf ("EXECUTE mine_%s (%" PRId64 ", '%s', %" PRIu64 ", %" PRIu64 ")", self->tag,
+                                             self->member, self->session, self->txn + 1, self->committed);
+    const char *texts[] = {turn, mine};
     bool begun = ecfs_pg_begin_with (self, texts, G_N_ELEMENTS (texts), &changes, error);
     self->txn += begun;
     if (begun && changes == 1)

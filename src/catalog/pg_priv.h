@@ -15,7 +15,8 @@ typedef unsigned int Oid;
 enum { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_INT2 = 21, PG_INT4 = 23, PG_TEXT = 25 };
 
 typedef struct PgStatement {
-    char *sql; /* as PostgreSQL gets it */
+    char *name; /* nobody else has one of it: behind a pooler it would be run in place of this */
+    char *sql;  /* as PostgreSQL gets it */
     Oid *types;
     int n_types;
 } PgStatement;
@@ -25,6 +26,7 @@ typedef struct Pg {
     char *conninfo;
     char *name;      /* for messages: without what is secret */
     char *schema;    /* quoted where it is used: "ecfs_" and the archive's UUID in hex */
+    char *tag;       /* marks what is set for this connection */
     EcfsUuid holder; /* whose the archive directory is */
     bool readonly;
     bool is_asked, is_verified; /* whether the server's certificate is to be looked at */

@@ -158,6 +158,27 @@ static void test_refused (void)
     fixture_clear (&f);
 }
 
+/* What a pooler does that gives a transaction to another of its connections, with or without "DISCARD ALL" before. */
+static void test_connection_of_others (void)
+{
+    Fixture f;
+    EcfsNewInode new = {.mode = S_IFREG | 0644};
+    EcfsAttr attr;
+    fixture_init (&f);
+    run_pg_sql (f.path, "CREATE FUNCTION swap () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RESET ALL; RETURN NEW; "
+                        "END $$");
+    run_pg_sql (f.path, "CREATE TRIGGER swap BEFORE UPDATE ON holder FOR EACH ROW EXECUTE FUNCTION swap ()");
+    g_assert_cmpint (CODE (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "none", &new, &attr, NULL, &e)), ==,
+                     ENOTSUP);
+    g_assert_null (ecfs_catalog_behind (f.catalog)); /* it is the catalog that it was */
+    run_pg_sql (f.path, "DROP TRIGGER swap ON holder");
+    (void) make_file (&f, ECFS_ROOT_INO, "file");
+    fixture_reopen (&f);
+    OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "file", &attr, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "none", &attr, &e)), ==, ENOENT);
+    fixture_clear (&f);
+}
+
 /* A connection that is lost by the very statement whose row is asked for next. */
 static void test_lost_by_insert (void)
 {
@@ -419,6 +440,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/pg/lost-connections-lose-nothing", test_lost_connections);
     g_test_add_func ("/pg/readers-connect-anew", test_lost_reader);
     g_test_add_func ("/pg/what-is-refused-fails-alone", test_refused);
+    g_test_add_func ("/pg/what-was-set-for-a-connection-is-missed", test_connection_of_others);
     g_test_add_func ("/pg/a-connection-is-lost-by-what-is-inserted", test_lost_by_insert);
     g_test_add_func ("/pg/a-failed-query-takes-no-change-along", test_failed_query);
     g_test_add_func ("/pg/lost-commits-are-noticed", test_lost_commits);

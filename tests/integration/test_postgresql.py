@@ -8,6 +8,7 @@ import urllib.parse
 
 import lab
 import postgresql
+import postgresql_pooler
 import pytest
 
 WITHOUT = "without PostgreSQL" in lab.ecfs("--version").stdout
@@ -174,6 +175,28 @@ def test_second_mount_is_refused(place, cluster):
     assert done.returncode != 0 and "has the archive open for writing" in done.stderr
     (mount.path / "file").write_text("still written\n")
     mount.umount()
+
+
+def test_pooler_of_transactions_is_named(place, cluster):
+    """Nothing is changed through it, and nobody is told that the catalog is damaged."""
+    archive = make(place, cluster)
+    config = archive.path / "ecfs.conf"
+    direct = config.read_text()
+    mnt = place.path / "mnt"
+    mnt.mkdir()
+    with postgresql_pooler.Pooler(cluster) as pooler:
+        pooled = direct.replace(cluster.location, pooler.location)
+        assert pooled != direct
+        config.write_text(pooled)
+        tries = [lab.ecfs("mount", archive.path, mnt, check=False), lab.ecfs("put", archive.path, config, "/file", check=False),
+                 lab.ecfs("ls", archive.path, check=False)]
+        config.write_text(direct)
+    for done in tries:
+        assert done.returncode != 0 and "pool_mode = session" in done.stderr and "recover" not in done.stderr, done.stderr
+    mount = place.mount(archive)
+    assert not list(mount.path.iterdir())
+    mount.umount()
+    assert is_clean(archive)
 
 
 def test_failed_init_leaves_nothing_in_the_database(place, cluster):
