@@ -192,7 +192,7 @@ bool ecfs_pg_check_tables (Pg *self, GError **error)
     if (state == ECFS_PG_LEFT)
         return ecfs_fail (error, ESTALE,
                           "catalog %s: it was moved to %s: use the archive there; where the move was interrupted, run "
-                          "'ecfs catalog move' there again",
+                          "'ecfs catalog move ARCHIVE file' there again",
                           self->name, where == NULL ? "a file" : where);
     return version == ECFS_CATALOG_VERSION ||
            ecfs_fail (error, ENOTSUP, "catalog %s has version %d, and this ecfs knows version %d: %s", self->name,

@@ -157,6 +157,11 @@ static bool arrive (Moving *self, GError **error)
     g_autofree char *where = NULL;
     if (!ecfs_pg_state (self->location, &state, &where, error))
         return false;
+    if (state == ECFS_PG_LEFT && g_strcmp0 (where, self->where) == 0)
+        return ecfs_fail (error, ESTALE,
+                          "a move of the catalog to the file %s is under way, and was interrupted: end it with 'ecfs "
+                          "catalog move %s file' first",
+                          self->file, self->directory);
     if (state != ECFS_PG_ARRIVING && state != ECFS_PG_USED)
         return ecfs_fail (error, state == ECFS_PG_LEFT ? ESTALE : ENOENT,
                           state == ECFS_PG_LEFT

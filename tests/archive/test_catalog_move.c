@@ -159,6 +159,39 @@ static void test_left (Fixture *f, gconstpointer code)
 }
 
 /* A copy that is not what was copied is found before anything changes. */
+static void die_late (const char *step)
+{
+    if (strcmp (step, "naming the file in ecfs.conf") == 0)
+        (void) raise (SIGKILL);
+}
+
+/* The way back is not open before the move has ended: what is to be typed is said, by whoever is asked. */
+static void test_under_way (Fixture *f, gconstpointer code)
+{
+    int status;
+    fill (f);
+    g_assert_cmpint (move (f, server ()), ==, 0);
+    pid_t child = fork ();
+    g_assert_cmpint (child, >=, 0);
+    if (child == 0) {
+        ecfs_catalog_move_step = die_late;
+        _exit (move (f, "file"));
+    }
+    g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+    g_assert_true (WIFSIGNALED (status));
+    const EcfsMoving how = {.tell = NULL};
+    g_autofree char *command = g_strdup_printf ("'ecfs catalog move %s file'", f->directory);
+    g_autoptr (GError) refused = NULL, closed = NULL;
+    g_autofree char *report = ecfs_move_catalog (f->directory, server (), &how, &refused);
+    g_assert_null (report);
+    g_assert_error (refused, ECFS_ERROR, ESTALE);
+    g_assert_nonnull (strstr (refused->message, command));
+    g_assert_null (ecfs_archive_open (f->directory, 0, &closed));
+    g_assert_nonnull (strstr (closed->message, "'ecfs catalog move ARCHIVE file'"));
+    g_assert_cmpint (move (f, "file"), ==, 0);
+    g_assert_cmpint (move (f, server ()), ==, 0);
+}
+
 static void damage (const char *step)
 {
     g_autofree char *sql = g_strdup_printf (
@@ -204,6 +237,8 @@ int main (int argc, char **argv)
         return 77; /* on_postgresql.py runs it with one */
     g_test_add ("/catalog-move/killed-at-each-step", Fixture, "copies:2", set_up, test_killed, tear_down);
     g_test_add ("/catalog-move/what-was-left-says-where", Fixture, "copies:2", set_up, test_left, tear_down);
+    g_test_add ("/catalog-move/what-is-under-way-is-ended-first", Fixture, "copies:2", set_up, test_under_way,
+                tear_down);
     g_test_add ("/catalog-move/a-wrong-copy-changes-nothing", Fixture, "copies:2", set_up, test_damaged, tear_down);
     g_test_add ("/catalog-move/not-while-it-is-used", Fixture, "copies:2", set_up, test_in_use, tear_down);
     return g_test_run ();
