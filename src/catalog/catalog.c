@@ -202,7 +202,7 @@ uint32_t ecfs_catalog_epoch (const EcfsCatalog *self)
     return self->epoch;
 }
 
-static bool get_counters (EcfsCatalog *self, Counters *ret_counters, GError **error)
+bool ecfs_counters_read (EcfsCatalog *self, Counters *ret_counters, GError **error)
 {
     if (!self->in_txn)
         return ecfs_counters_load (self, ret_counters, error);
@@ -210,21 +210,11 @@ static bool get_counters (EcfsCatalog *self, Counters *ret_counters, GError **er
     return true;
 }
 
-bool ecfs_counters_read (EcfsCatalog *self, uint64_t *ret_next_ino, uint64_t *ret_sequence, GError **error)
-{
-    Counters counters;
-    if (!get_counters (self, &counters, error))
-        return false;
-    *ret_next_ino = counters.next_ino;
-    *ret_sequence = counters.sequence;
-    return true;
-}
-
 static Counters counters_now (EcfsCatalog *self)
 {
     Counters counters = {.sequence = 0};
     g_autoptr (GError) error = NULL;
-    if (!READ (self, get_counters (self, &counters, &error)))
+    if (!READ (self, ecfs_counters_read (self, &counters, &error)))
         g_warning ("%s", error->message);
     return counters;
 }
@@ -233,7 +223,7 @@ static Counters counters_now (EcfsCatalog *self)
 bool ecfs_sequence_get (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
 {
     Counters counters = {.sequence = self->base_sequence};
-    bool good = (self->is_member && self->in_txn) || get_counters (self, &counters, error);
+    bool good = (self->is_member && self->in_txn) || ecfs_counters_read (self, &counters, error);
     *ret_sequence = counters.sequence;
     return good;
 }
@@ -260,7 +250,7 @@ int64_t ecfs_catalog_last_offset (EcfsCatalog *self)
 bool ecfs_catalog_next_ino (EcfsCatalog *self, uint64_t *ret_ino, GError **error)
 {
     Counters counters;
-    if (!READ (self, get_counters (self, &counters, error)))
+    if (!READ (self, ecfs_counters_read (self, &counters, error)))
         return false;
     *ret_ino = counters.next_ino;
     return true;
@@ -269,7 +259,7 @@ bool ecfs_catalog_next_ino (EcfsCatalog *self, uint64_t *ret_ino, GError **error
 bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **error)
 {
     Counters counters;
-    if (!READ (self, get_counters (self, &counters, error)))
+    if (!READ (self, ecfs_counters_read (self, &counters, error)))
         return false;
     *ret_totals = counters.totals;
     return true;

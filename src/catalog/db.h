@@ -131,7 +131,7 @@ typedef struct Op {
 } Op;
 
 /** What the counters say now, within an operation or a read. */
-bool ecfs_counters_read (EcfsCatalog *self, uint64_t *ret_next_ino, uint64_t *ret_sequence, GError **error);
+bool ecfs_counters_read (EcfsCatalog *self, Counters *ret_counters, GError **error);
 
 /** The sum of the last record, within an operation or a read; zeros: there is none. */
 bool ecfs_last_sum (EcfsCatalog *self, uint64_t sequence, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES], GError **error);

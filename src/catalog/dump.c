@@ -1,6 +1,7 @@
 /* A catalog as the records of a journal that would make it. */
 #include "catalog/content_priv.h"
 
+#include <inttypes.h>
 #include <sys/stat.h>
 
 #define RECORD_BYTES  65536 /* a record ends with the item that makes it this long */
@@ -11,6 +12,11 @@ typedef struct Dump {
     bool (*take) (void *user, const GByteArray *record, GError **error);
     void *user;
     GByteArray *record; /* of the catalog, which is only read and so has none of its own */
+    uint64_t n_objects; /* so far, as the next */
+    uint64_t stripe_bytes;
+    uint64_t n_inodes;
+    uint64_t n_links; /* names that inodes should have */
+    uint64_t n_names;
 } Dump;
 
 /* Hands the record on when it is long, or the @last of its kind. */
@@ -64,6 +70,9 @@ static bool dump_objects (Dump *self, GError **error)
         g_autoptr (EcfsObjectRow) object = ecfs_object_load (self->catalog, query, error);
         if (object == NULL || !ecfs_object_journal (self->catalog, object, error) || !hand_on (self, false, error))
             return false;
+        self->n_objects++;
+        for (guint i = 0; i < object->stripes->len; i++)
+            self->stripe_bytes += g_array_index (object->stripes, EcfsStripeRow, i).size;
     }
     return found == 0;
 }
@@ -120,6 +129,8 @@ static bool dump_inodes_with (Dump *self, ExtentWalk *walk, GError **error)
             ecfs_journal_put_target (self->record, attr.ino, target);
         if (S_ISREG (attr.mode) && !fresh && !dump_content (self, walk, &inode, error))
             return false;
+        self->n_inodes++;
+        self->n_links += !S_ISDIR (attr.mode) ? attr.nlink : attr.ino != ECFS_ROOT_INO && attr.nlink > 0;
         if (!hand_on (self, false, error))
             return false;
     }
@@ -159,6 +170,7 @@ static bool dump_names (Dump *self, GError **error)
         if (name == NULL)
             return false;
         ecfs_journal_put_name_added (self->record, (uint64_t) parent, name, (uint64_t) ecfs_column_number (query, 2));
+        self->n_names++;
         if (!hand_on (self, false, error))
             return false;
     }
@@ -231,20 +243,41 @@ static bool dump_origin (Dump *self, uint64_t sequence, GError **error)
     return hand_on (self, true, error);
 }
 
+/* A dump takes the place of the records before it: of a catalog that somebody took rows from it must not. */
+static bool check_whole (const Dump *self, const EcfsTotals *totals, GError **error)
+{
+    const struct {
+        const char *what;
+        uint64_t found, counted;
+    } all[] = {{"inodes", self->n_inodes, totals->n_inodes},
+               {"names", self->n_names, self->n_links},
+               {"objects", self->n_objects, totals->n_objects},
+               {"bytes of stripes", self->stripe_bytes, totals->stripe_bytes}};
+    for (size_t i = 0; i < G_N_ELEMENTS (all); i++)
+        if (all[i].found != all[i].counted)
+            return ecfs_fail (error, EBADMSG,
+                              "catalog %s: it has %" PRIu64 " %s, and should have %" PRIu64
+                              ": rows were changed by something else than ecfs; the catalog is "
+                              "damaged: " ECFS_CATALOG_ADVICE,
+                              self->catalog->path, all[i].found, all[i].what, all[i].counted);
+    return true;
+}
+
 static bool dump_all (Dump *self, uint64_t *ret_sequence, GError **error)
 {
     static bool (*const parts[]) (Dump *, GError **) = {dump_endpoints, dump_texts,   dump_objects,
                                                         dump_inodes,    dump_xattrs,  dump_deletions,
                                                         dump_names,     dump_intents, dump_marks};
-    uint64_t next_ino;
-    if (!ecfs_counters_read (self->catalog, &next_ino, ret_sequence, error))
+    Counters counters;
+    if (!ecfs_counters_read (self->catalog, &counters, error))
         return false;
+    *ret_sequence = counters.sequence;
     ecfs_journal_put_epoch (self->record, self->catalog->epoch);
-    ecfs_journal_put_next_ino (self->record, next_ino);
+    ecfs_journal_put_next_ino (self->record, counters.next_ino);
     for (size_t i = 0; i < G_N_ELEMENTS (parts); i++)
         if (!parts[i](self, error) || !hand_on (self, true, error))
             return false;
-    return dump_origin (self, *ret_sequence, error);
+    return check_whole (self, &counters.totals, error) && dump_origin (self, *ret_sequence, error);
 }
 
 static bool dump (Dump *self, uint64_t *ret_sequence, GError **error)

@@ -408,6 +408,55 @@ static void test_from_journal_and_snapshot (void)
     fixture_clear (&f);
 }
 
+static bool forget_row (void *user, const GByteArray *record, GError **error)
+{
+    (void) user;
+    (void) record;
+    (void) error; /* it never fails */
+    return true;
+}
+
+/* A snapshot takes the place of the journal before it: there is none of a catalog whose rows somebody took away. */
+static void test_rows_taken_away (void)
+{
+    static const char *const taken[] = {"entries",
+                                        "stripes",
+                                        "extents",
+                                        "objects",
+                                        "inodes WHERE ino <> 1",
+                                        "entries WHERE position = (SELECT max (position) FROM entries)",
+                                        "stripes WHERE idx = 3"};
+    Fixture f;
+    uint64_t sequence;
+    g_autoptr (GError) error = NULL;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    for (size_t i = 0; i < 5; i++) {
+        g_autofree char *name = g_strdup_printf ("file%zu", i);
+        publish (&f, make_file (&f, make_dir (&f, ECFS_ROOT_INO, taken[i]), name), 6, 1000);
+    }
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    for (size_t i = 0; i < G_N_ELEMENTS (taken); i++) {
+        g_autofree char *sql =
+            g_strdup_printf ("%sDELETE FROM %s",
+                             ecfs_pg_is_location (f.path) ? "SET session_replication_role TO replica; " : "", taken[i]);
+        g_autofree char *table = g_strndup (taken[i], strcspn (taken[i], " "));
+        g_autofree char *keep = g_strdup_printf ("CREATE TABLE kept AS SELECT * FROM %s", table);
+        g_autofree char *give = g_strdup_printf (
+            "%sDELETE FROM %s; INSERT INTO %s SELECT * FROM kept; DROP TABLE kept",
+            ecfs_pg_is_location (f.path) ? "SET session_replication_role TO replica; " : "", table, table);
+        run_sql (f.path, keep);
+        run_sql (f.path, sql);
+        EcfsCatalog *reader = ecfs_catalog_open (f.path, ECFS_CATALOG_READONLY, &error);
+        g_assert_no_error (error);
+        g_assert_cmpint (CODE (e, ecfs_catalog_dump (reader, forget_row, NULL, &sequence, &e)), ==, EBADMSG);
+        run_sql (f.path, give);
+        OK (e, ecfs_catalog_dump (reader, forget_row, NULL, &sequence, &e));
+        OK (e, ecfs_catalog_close (reader, &e));
+    }
+    fixture_clear (&f);
+}
+
 /* One that is refused leaves no other out, not even one that has to find something before there are indexes. */
 static void test_refused_among_others (void)
 {
@@ -893,6 +942,7 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/restore/a-catalog-comes-back-from-its-journal-and-from-a-snapshot",
                      test_from_journal_and_snapshot);
+    g_test_add_func ("/restore/no-snapshot-lacks-rows-that-were-taken-away", test_rows_taken_away);
     g_test_add_func ("/restore/one-that-is-refused-leaves-no-other-out", test_refused_among_others);
     g_test_add_func ("/restore/a-mark-keeps-what-was-packed-since", test_mark_keeps_what_was_packed_since);
     g_test_add_func ("/restore/each-record-tells-of-the-one-before-it", test_links);

@@ -214,6 +214,27 @@ static void test_what_shrank_is_kept (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 2);
 }
 
+/* What somebody took out of the catalog stays at the endpoints. */
+static void test_taken_away (Fixture *fixture, gconstpointer data)
+{
+    g_autoptr (GError) error = NULL;
+    set_history (fixture, 0);
+    take_and_tidy (fixture, "a");
+    take_and_tidy (fixture, "b");
+    run_sql (fixture, "CREATE TABLE kept AS SELECT * FROM entries");
+    run_sql (fixture, "DELETE FROM entries");
+    for (unsigned i = 0; i < 3; i++) {
+        g_clear_error (&error);
+        g_assert_false (ecfs_journal_renew (fixture->archive, &error));
+        g_assert_error (error, ECFS_ERROR, EBADMSG);
+    }
+    g_assert_cmpuint (count_snapshots (fixture), ==, 2);
+    g_assert_cmpuint (count_kept (fixture, ECFS_SNAPSHOT_DIRECTORY), ==, 2);
+    run_sql (fixture, "INSERT INTO entries SELECT * FROM kept");
+    run_sql (fixture, "DROP TABLE kept");
+    take_and_tidy (fixture, "c");
+}
+
 /* What tells of a mark's moment stays until it is removed, whatever the clock said when it was set. */
 static void test_marks_keep (Fixture *fixture, gconstpointer data)
 {
@@ -462,6 +483,8 @@ int main (int argc, char **argv)
     g_test_add ("/snapshot/one-that-is-due-is-taken-when-somebody-waits", Fixture, "rs:4+2", set_up, test_waiting_looks,
                 tear_down);
     g_test_add ("/snapshot/what-shrank-is-kept", Fixture, "rs:4+2", set_up, test_what_shrank_is_kept, tear_down);
+    g_test_add ("/snapshot/what-was-taken-out-of-the-catalog-stays", Fixture, "rs:4+2", set_up, test_taken_away,
+                tear_down);
     g_test_add ("/snapshot/marks-keep-what-tells-of-them", Fixture, "rs:4+2", set_up, test_marks_keep, tear_down);
     g_test_add ("/snapshot/what-tells-of-the-past-is-kept-for-so-long", Fixture, "rs:4+2", set_up, test_history_is_kept,
                 tear_down);
