@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_stripes (JsonObject *info)
 {
@@ -170,7 +171,8 @@ int verb_wait (const Verb *verb, int argc, char **argv)
     g_autofree char *interrupted = g_strdup_printf ("the mount continues to store; to wait again: %s", command);
     ToolLeft *left = tool_left_begin (verb->name, words[1], interrupted);
     g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
-    if (ecfs == NULL && error->code == ENOENT)
+    g_autofree char *config = g_build_filename (words[1], "ecfs.conf", NULL);
+    if (ecfs == NULL && error->code == ENOENT && access (config, F_OK) != 0)
         g_prefix_error (&error, "nothing is mounted on %s, and ", argv[1]);
     bool stored = ecfs != NULL && ecfs_wait (ecfs, argc > 2 ? (const char *const *) words + 2 : NULL, flags, &error);
     tool_left_end (left);

@@ -156,7 +156,8 @@ bool ecfs_pg_fail (const Pg *self, const PGresult *result, const char *what, GEr
     g_autofree char *text = g_strchomp (g_strdup (*all == '\0' ? "it does not answer" : all));
     g_strdelimit (text, "\n\t", ' ');
     int code = errno_of (result == NULL ? NULL : PQresultErrorField (result, PG_DIAG_SQLSTATE));
-    const char *advice = code == EBADMSG   ? "; the catalog is damaged: " ECFS_CATALOG_ADVICE
+    g_autofree char *anew = g_strdup_printf ("; the catalog is damaged: " ECFS_PG_ADVICE, self->schema, self->schema);
+    const char *advice = code == EBADMSG   ? anew
                          : code == ENOSPC  ? "; make room on the database server's disk"
                          : code == EROFS   ? "; is it a standby? Name the server that takes changes"
                          : code == ENOTSUP ? "; " POOLER

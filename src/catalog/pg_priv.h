@@ -14,6 +14,12 @@ typedef unsigned int Oid;
 /* Types of columns and parameters. */
 enum { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_INT2 = 21, PG_INT4 = 23, PG_TEXT = 25 };
 
+/* Of a schema, twice, that cannot be used: what is made anew has its name. */
+#define ECFS_PG_ADVICE                                                                                                 \
+    "rename the schema (ALTER SCHEMA %s RENAME TO %s_old), and 'ecfs recover NEW --set catalog=... --endpoint "        \
+    "URL...' "                                                                                                         \
+    "makes a new one from the endpoints; a dump lacks all that was stored since"
+
 typedef struct PgStatement {
     char *name; /* nobody else has one of it: behind a pooler it would be run in place of this */
     char *sql;  /* as PostgreSQL gets it */

@@ -134,8 +134,10 @@ static bool read_about (Pg *self, EcfsPgState *ret_state, int *ret_version, char
         if (strcmp (PQgetvalue (rows, 0, 0), applications[i]) == 0)
             *ret_state = (EcfsPgState) i;
     if (*ret_state == ECFS_PG_NONE)
-        return ecfs_fail (error, EBADMSG, "catalog %s: the schema %s is no catalog; " ECFS_CATALOG_ADVICE, self->name,
-                          self->schema);
+        return ecfs_fail (
+            error, EBADMSG,
+            "catalog %s: the schema %s is no catalog, as its table about has no row of ecfs: " ECFS_PG_ADVICE,
+            self->name, self->schema, self->schema, self->schema);
     *ret_version = atoi (PQgetvalue (rows, 0, 1));
     *ret_where = PQgetisnull (rows, 0, 2) ? NULL : g_strdup (PQgetvalue (rows, 0, 2));
     return true;
@@ -181,8 +183,11 @@ bool ecfs_pg_check_tables (Pg *self, GError **error)
     if (!read_about (self, &state, &version, &where, error))
         return false;
     if (state == ECFS_PG_NONE)
-        return ecfs_fail (error, ENOENT, "catalog %s: there is no schema %s (" ECFS_CATALOG_ADVICE ")", self->name,
-                          self->schema);
+        return ecfs_fail (
+            error, ENOENT,
+            "catalog %s: there is no schema %s: 'ecfs recover NEW --set catalog=... --endpoint URL...' makes "
+            "it anew from the endpoints; a dump lacks all that was stored since",
+            self->name, self->schema);
     if (state == ECFS_PG_ARRIVING && !self->arriving)
         return ecfs_fail (
             error, EAGAIN,

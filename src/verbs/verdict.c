@@ -689,8 +689,11 @@ char *ecfs_diagnose (const char *directory, const GError *error)
     g_autofree char *word = ecfs_shell_word (directory);
     g_autofree char *config = g_build_filename (directory, "ecfs.conf", NULL);
     bool no_config = access (config, F_OK) != 0, no_catalog = !ecfs_catalog_place_is_there (directory);
-    bool damaged = no_config || no_catalog || error->code == EBADMSG;
-    g_autofree char *recover = g_strdup_printf ("ecfs recover %s.new --endpoint URL...", word);
+    g_autofree char *place = g_build_filename (directory, ECFS_CATALOG_PLACE_NAME, NULL);
+    bool in_database = access (place, F_OK) == 0;
+    bool damaged = no_config || no_catalog || error->code == EBADMSG || (in_database && error->code == ENOENT);
+    g_autofree char *recover =
+        g_strdup_printf ("ecfs recover %s.new%s --endpoint URL...", word, in_database ? " --set catalog=..." : "");
     g_autofree char *again = g_strdup_printf ("ecfs status %s", word);
     JsonObject *status = json_object_new ();
     ecfs_status_add_text (status, "directory", directory);
@@ -706,7 +709,10 @@ char *ecfs_diagnose (const char *directory, const GError *error)
                                        "the archive cannot be used from this directory; the stripes on the endpoints "
                                        "are not touched");
         json_object_set_string_member (
-            status, "advice", "restore the file from a backup, or make the directory again from the endpoints:");
+            status, "advice",
+            in_database && !no_config
+                ? "make the catalog and a directory again from the endpoints; if the schema is there, rename it first:"
+                : "restore the file from a backup, or make the directory again from the endpoints:");
         ecfs_status_add_text (status, "action", recover);
     } else {
         json_object_set_string_member (status, "meaning", "the archive cannot be opened");

@@ -242,6 +242,49 @@ def test_catalog_moves_there_and_back(place, cluster):
     assert cluster.psql(schemas).stdout.strip() == "0"
 
 
+def damaged(place, cluster, sql):
+    """An archive with a file, whose database was changed while it was mounted; what was said then, and what is said later."""
+    archive = make(place, cluster)
+    mount = place.mount(archive)
+    (mount.path / "file").write_text("stored\n")
+    lab.ecfs("wait", mount.path)
+    schema = f"ecfs_{(archive.path / 'catalog-place').read_text().split(':')[0].replace('-', '')}"
+    lab.until(lambda: cluster.psql(sql.format(schema), check=False).returncode == 0, 60, "no deadlock with the mount")
+    said = lab.ecfs("wait", mount.path, check=False)
+    assert said.returncode != 0 and "nothing is mounted" not in said.stderr and "--set catalog=" in said.stderr, said.stderr
+    mount.kill()
+    later = lab.ecfs("status", archive.path, check=False)
+    assert "from a backup" not in later.stderr and "correct that" not in later.stderr, later.stderr
+    assert f"ecfs recover {archive.path}.new --set catalog=..." in later.stderr
+    return archive, schema, said.stderr
+
+
+def recovered(place, cluster, archive):
+    again = lab.Archive(place.path / "again", archive.endpoints)
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    done = lab.ecfs("recover", again.path, "--force", "--set", f"catalog={cluster.location}", *words, check=False)
+    if done.returncode == 0:
+        mount = place.mount(again)
+        assert (mount.path / "file").read_text() == "stored\n"
+        mount.umount()
+    return done
+
+
+def test_schema_that_is_no_catalog_is_renamed_first(place, cluster):
+    """The advice is one that works, and is what the verb says that was advised before."""
+    archive, schema, said = damaged(place, cluster, 'TRUNCATE "{}".about')
+    rename = f"ALTER SCHEMA {schema} RENAME TO {schema}_old"
+    assert rename in said
+    assert rename in recovered(place, cluster, archive).stderr
+    cluster.psql(rename)
+    assert recovered(place, cluster, archive).returncode == 0
+
+
+def test_schema_that_is_dropped_while_it_is_mounted(place, cluster):
+    archive, _, _ = damaged(place, cluster, 'DROP SCHEMA "{}" CASCADE')
+    assert recovered(place, cluster, archive).returncode == 0
+
+
 def test_lost_database_comes_back_from_the_endpoints(place, cluster):
     archive = make(place, cluster)
     mount = place.mount(archive)
