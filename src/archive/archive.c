@@ -35,6 +35,11 @@ static bool open_endpoints (EcfsArchive *self, GError **error)
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
     if (rows == NULL)
         return false;
+    if (rows->len == 0 && self->config->endpoints->len > 0)
+        return ecfs_fail (error, EBADMSG,
+                          "%s: the catalog has no endpoints, as if its table of them had been emptied; the catalog is "
+                          "damaged: " ECFS_CATALOG_ADVICE,
+                          self->directory);
     self->endpoints = g_new0 (EcfsArchiveEndpoint, ECFS_ENDPOINTS_MAX);
     self->month = ecfs_month_book_new (self->directory, self->endpoints, &self->n_endpoints);
     for (guint i = 0; i < rows->len; i++) {

@@ -278,6 +278,12 @@ static void judge_gaps (EcfsStatusVerdict *self)
                   .action = g_strdup_printf ("ecfs fsck -y %s", self->directory)});
 }
 
+static bool is_in_database (const char *directory)
+{
+    g_autofree char *place = g_build_filename (directory, ECFS_CATALOG_PLACE_NAME, NULL);
+    return access (place, F_OK) == 0;
+}
+
 static void judge_catalog (EcfsStatusVerdict *self)
 {
     if (json_object_has_member (self->status, "catalog_away_since_s"))
@@ -291,15 +297,20 @@ static void judge_catalog (EcfsStatusVerdict *self)
                                                .advice = g_strdup ("See that the database is up, then:"),
                                                .action = g_strdup_printf ("ecfs status %s", self->directory)});
     else if (json_object_has_member (self->status, "catalog_error") &&
-             !json_object_has_member (self->status, "catalog_ended"))
-        ecfs_verdict_add (self,
-                          &(EcfsStatusProblem){.verdict = "at risk",
-                                               .kind = "catalog",
-                                               .check = 2,
-                                               .reason = g_strdup (ecfs_verdict_text (self->status, "catalog_error")),
-                                               .meaning = g_strdup ("Names and attributes cannot be changed."),
-                                               .advice = g_strdup ("Check the disk of the archive directory:"),
-                                               .action = g_strdup_printf ("df -h %s", self->directory)});
+             !json_object_has_member (self->status, "catalog_ended")) {
+        bool in_database = is_in_database (ecfs_verdict_text (self->status, "directory"));
+        ecfs_verdict_add (
+            self, &(EcfsStatusProblem){
+                      .verdict = "at risk",
+                      .kind = "catalog",
+                      .check = 2,
+                      .reason = g_strdup (ecfs_verdict_text (self->status, "catalog_error")),
+                      .meaning = g_strdup ("Names and attributes cannot be changed."),
+                      .advice = g_strdup (in_database ? "See that the database takes changes (its "
+                                                        "server's log says more), then:"
+                                                      : "Check the disk of the archive directory:"),
+                      .action = g_strdup_printf (in_database ? "ecfs status %s" : "df -h %s", self->directory)});
+    }
 }
 
 /* Endpoints that do not answer. */
@@ -689,8 +700,7 @@ char *ecfs_diagnose (const char *directory, const GError *error)
     g_autofree char *word = ecfs_shell_word (directory);
     g_autofree char *config = g_build_filename (directory, "ecfs.conf", NULL);
     bool no_config = access (config, F_OK) != 0, no_catalog = !ecfs_catalog_place_is_there (directory);
-    g_autofree char *place = g_build_filename (directory, ECFS_CATALOG_PLACE_NAME, NULL);
-    bool in_database = access (place, F_OK) == 0;
+    bool in_database = is_in_database (directory);
     bool damaged = no_config || no_catalog || error->code == EBADMSG || (in_database && error->code == ENOENT);
     g_autofree char *recover =
         g_strdup_printf ("ecfs recover %s.new%s --endpoint URL...", word, in_database ? " --set catalog=..." : "");

@@ -285,6 +285,14 @@ def test_schema_that_is_dropped_while_it_is_mounted(place, cluster):
     assert recovered(place, cluster, archive).returncode == 0
 
 
+def test_section_is_not_blamed_for_an_emptied_table(place, cluster):
+    archive = make(place, cluster)
+    schema = f"ecfs_{(archive.path / 'catalog-place').read_text().split(':')[0].replace('-', '')}"
+    cluster.psql(f'TRUNCATE "{schema}".endpoints CASCADE')
+    said = lab.ecfs("status", archive.path, check=False).stderr
+    assert "take the section out" not in said and "has no endpoints" in said and f"ecfs recover {archive.path}.new --set catalog=..." in said, said
+
+
 def test_lost_database_comes_back_from_the_endpoints(place, cluster):
     archive = make(place, cluster)
     mount = place.mount(archive)
