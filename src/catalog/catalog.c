@@ -85,6 +85,7 @@ static void free_catalog (EcfsCatalog *self)
     ecfs_mutex_clear (&self->lock);
     g_free (self->failure);
     g_free (self->away);
+    g_free (self->unread);
     g_free (atomic_load (&self->behind));
     g_free (self->refusal);
     g_free (self->path);
@@ -210,12 +211,30 @@ bool ecfs_counters_read (EcfsCatalog *self, Counters *ret_counters, GError **err
     return true;
 }
 
+/* Once for each reason (NULL: it could be read), as those who ask come again and again; a database that is away is told
+ * of by who finds that out. */
+static void tell_unread (EcfsCatalog *self, const GError *why)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool is_news = why != NULL && self->away == NULL && g_strcmp0 (self->unread, why->message) != 0;
+    bool is_back = why == NULL && self->unread != NULL;
+    if (is_news || is_back) {
+        g_free (self->unread);
+        self->unread = why == NULL ? NULL : g_strdup (why->message);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    if (is_news)
+        g_warning ("%s", why->message);
+    else if (is_back)
+        g_message ("catalog %s: it can be read again", self->path);
+}
+
 static Counters counters_now (EcfsCatalog *self)
 {
     Counters counters = {.sequence = 0};
     g_autoptr (GError) error = NULL;
-    if (!READ (self, ecfs_counters_read (self, &counters, &error)))
-        g_warning ("%s", error->message);
+    (void) READ (self, ecfs_counters_read (self, &counters, &error)); /* error says it */
+    tell_unread (self, error);
     return counters;
 }
 
@@ -237,8 +256,8 @@ uint64_t ecfs_catalog_sequence (EcfsCatalog *self)
 {
     uint64_t sequence = 0;
     g_autoptr (GError) error = NULL;
-    if (!ecfs_catalog_sequence_read (self, &sequence, &error))
-        g_warning ("%s", error->message);
+    (void) ecfs_catalog_sequence_read (self, &sequence, &error); /* error says it */
+    tell_unread (self, error);
     return sequence;
 }
 

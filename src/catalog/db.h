@@ -99,15 +99,16 @@ struct EcfsCatalog {
     struct Op *waiting;   /* their operations, of a shared catalog */
     unsigned last_group;  /* n_waiting at the last COMMIT */
     int64_t begun_us;
-    int64_t beat_at_us;                                /* when the next sign of life is due */
-    int64_t flush_at_us;                               /* when the flusher ends in_txn or reading */
-    char *failure;                                     /* why COMMIT fails, or NULL */
-    int failure_code;                                  /* its errno; valid with failure */
-    char *away;                                        /* why there is no connection, or NULL */
-    int64_t connect_at_us;                             /* when it is tried again; valid with away, as the next */
-    int64_t away_us;                                   /* since when there is none */
-    int64_t timeout_us;                                /* how long since then operations wait for it */
-    char *refusal;                                     /* why nothing may change that the journal tells, or NULL */
+    int64_t beat_at_us;    /* when the next sign of life is due */
+    int64_t flush_at_us;   /* when the flusher ends in_txn or reading */
+    char *failure;         /* why COMMIT fails, or NULL */
+    int failure_code;      /* its errno; valid with failure */
+    char *away;            /* why there is no connection, or NULL */
+    char *unread;          /* why its numbers could not be read last, as was told, or NULL */
+    int64_t connect_at_us; /* when it is tried again; valid with away, as the next */
+    int64_t away_us;       /* since when there is none */
+    int64_t timeout_us;    /* how long since then operations wait for it */
+    char *refusal;         /* why nothing may change that the journal tells, or NULL */
     void (*on_commit) (void *user, uint64_t sequence); /* NULL: nobody wants to know */
     void *on_commit_user;
     bool broken;

@@ -158,6 +158,28 @@ static void test_refused (void)
     fixture_clear (&f);
 }
 
+/* Who asks again and again for a number that cannot be read is told why once. */
+static void test_told_once (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    run_pg_sql (f.path, "ALTER TABLE counters RENAME TO away");
+    for (unsigned round = 0; round < 2; round++) {
+        g_test_expect_message (G_LOG_DOMAIN, G_LOG_LEVEL_WARNING, "*counters*does not exist*"); /* one more is fatal */
+        for (unsigned i = 0; i < 5; i++)
+            g_assert_cmpuint (ecfs_catalog_sequence (f.catalog), ==, 0);
+        g_test_assert_expected_messages ();
+        run_pg_sql (f.path, "ALTER TABLE away RENAME TO counters");
+        g_test_expect_message (G_LOG_DOMAIN, G_LOG_LEVEL_MESSAGE, "*can be read again");
+        for (unsigned i = 0; i < 5; i++)
+            (void) ecfs_catalog_sequence (f.catalog);
+        g_test_assert_expected_messages ();
+        run_pg_sql (f.path, "ALTER TABLE counters RENAME TO away");
+    }
+    run_pg_sql (f.path, "ALTER TABLE away RENAME TO counters");
+    fixture_clear (&f);
+}
+
 /* What a pooler does that gives a transaction to another of its connections, with or without "DISCARD ALL" before. */
 static void test_connection_of_others (void)
 {
@@ -440,6 +462,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/pg/lost-connections-lose-nothing", test_lost_connections);
     g_test_add_func ("/pg/readers-connect-anew", test_lost_reader);
     g_test_add_func ("/pg/what-is-refused-fails-alone", test_refused);
+    g_test_add_func ("/pg/what-cannot-be-read-is-told-once", test_told_once);
     g_test_add_func ("/pg/what-was-set-for-a-connection-is-missed", test_connection_of_others);
     g_test_add_func ("/pg/a-connection-is-lost-by-what-is-inserted", test_lost_by_insert);
     g_test_add_func ("/pg/a-failed-query-takes-no-change-along", test_failed_query);
