@@ -122,6 +122,7 @@ static void look (void *user)
         (!ecfs_catalog_look_around (ecfs_archive_catalog (self->archive), &error) ||
          (!ecfs_archive_leads (self->archive) && !ecfs_archive_follow_endpoints (self->archive, &error))))
         g_info ("%s", error->message); /* whoever changes something is told */
+    g_clear_error (&error);
     if (is_due (&self->swept_us, TIDY_US) && !ecfs_staged_sweep (self->archive, self->rows, &error))
         g_info ("%s", error->message); /* likewise */
     take_the_lead (self);

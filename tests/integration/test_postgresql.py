@@ -242,6 +242,26 @@ def test_catalog_moves_there_and_back(place, cluster):
     assert cluster.psql(schemas).stdout.strip() == "0"
 
 
+def test_log_of_a_mount_whose_database_is_away(place, cluster):
+    """It says so once, and when it is over; what looks at the catalog again and again repeats nothing."""
+    archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", f"catalog={cluster.location}", "--set", "catalog_mounts=many")
+    mount = place.mount(archive)
+    (mount.path / "file").write_text("stored\n")
+    lab.ecfs("wait", mount.path)
+    cluster.stop()
+    lab.until(lambda: "tried again each second" in mount.text(), 60, "it is away")
+    since = time.time()
+    lab.until(lambda: time.time() - since > 40, 60, "all has looked that looks now and then")
+    cluster.start()
+    lab.until(lambda: "is there again" in mount.text(), 60, "it is back")
+    lines = mount.text().splitlines()
+    assert not any("assertion" in line for line in lines), mount.text()
+    warnings = [line.partition("warning: ")[2] for line in lines if "warning: " in line]
+    assert warnings and len(warnings) == len(set(warnings)), mount.text()
+    mount.umount()
+    assert is_clean(archive)
+
+
 def damaged(place, cluster, sql):
     """An archive with a file, whose database was changed while it was mounted; what was said then, and what is said later."""
     archive = make(place, cluster)
