@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "lab"))
 import catalogs  # noqa: E402
 import gridftp  # noqa: E402
 import lab  # noqa: E402
+import steps  # noqa: E402
 import web  # noqa: E402
 
 SHM_NEEDED = 4 << 30
@@ -20,6 +22,7 @@ LOG_LINES = int(os.environ.get("ECFS_LOG_LINES", "30"))  # of each mount and ser
 
 
 SMALL_OBJECTS = "64K"
+SAMPLE = int(os.environ.get("ECFS_SAMPLE", "1"))  # one in so many slow tests runs
 
 
 def pytest_generate_tests(metafunc):
@@ -33,9 +36,11 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "several_objects: once more where files of more than 64 KiB are several objects")
     config.addinivalue_line("markers", "as_users: the archive of the fixture has the key that users get who say nothing")
     config.addinivalue_line("markers", "long: takes half a minute or more, and begins first, so that it is not alone at the end")
+    config.addinivalue_line("markers", "slow: takes half a second of processor time or more; see ECFS_SAMPLE")
     config.addinivalue_line("markers", "nightly: long, or about a rare bad day; tools/check nightly runs them")
     for name in ("CI", "BUILD_NUMBER"):  # there, pytest compares what differs line by line: of a file's content, for hours
         os.environ.pop(name, None)
+    steps.seed_of_the_day()  # xdist's workers are to have the same one, also at midnight
     if threading.current_thread() is threading.main_thread():  # else one of xdist's, which got it from this
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -50,13 +55,34 @@ def shares(item):
     return any(definition.scope != "function" and definition.has_location for definition in definitions)  # of plugins: not
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist's looks at the groups
+def leave_for_the_night(items):
+    """Of the slow tests of each file one in SAMPLE remains, and at least one; others on other days, and all at night."""
+    ranks = {}
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("nightly"):
+            rank = zlib.crc32(f"{steps.seed_of_the_day()} {item.nodeid}".encode())
+            ranks.setdefault(item.path, []).append((rank, item))
+    for found in ranks.values():
+        found.sort(key=lambda ranked: ranked[0])
+        for rank, item in found[1:]:
+            if rank % SAMPLE != 0:
+                item.add_marker(pytest.mark.nightly)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if SAMPLE > 1:
+        terminalreporter.write_line(f"one in {SAMPLE} slow tests: those of ECFS_SEED={steps.seed_of_the_day()}")
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist's looks at the groups, and pytest's own at the marks
 def pytest_collection_modifyitems(items):
     """Tests that share what they made stay together, and in their order; all others go to who is free."""
     for item in items:
         if shares(item):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
-    items.sort(key=lambda item: not any(map(item.get_closest_marker, ["long", "xdist_group"])))
+    leave_for_the_night(items)
+    order = ["long", "xdist_group"], ["slow"], []  # what is short fills the end
+    items.sort(key=lambda item: [not names or any(map(item.get_closest_marker, names)) for names in order].index(True))
 
 
 @pytest.hookimpl(hookwrapper=True)

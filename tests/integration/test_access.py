@@ -102,6 +102,7 @@ def theirs(users):
 
 
 @needs_root
+@pytest.mark.slow
 def test_mount_of_a_user_is_closed_to_root_and_unmounted_by_umount(users, theirs):
     mnt = users.home / "mnt"
     as_user(users, users.program, "mount", theirs.path, mnt)
@@ -116,6 +117,7 @@ def test_mount_of_a_user_is_closed_to_root_and_unmounted_by_umount(users, theirs
 
 
 @needs_root
+@pytest.mark.slow
 def test_other_programs_of_the_user_cannot_look_into_a_mount(users, theirs):
     """Which has the archive's key. It does its work all the same, and what others need of it is to be seen."""
     mnt = users.home / "mnt"
@@ -145,6 +147,7 @@ def test_other_programs_of_the_user_cannot_look_into_a_mount(users, theirs):
 
 
 @needs_root
+@pytest.mark.slow
 def test_allow_other_is_not_for_every_user(users, theirs):
     mnt = users.home / "mnt"
     done = as_user(users, users.program, "mount", "-o", "allow_other", theirs.path, mnt, check=False)
@@ -155,6 +158,7 @@ def test_allow_other_is_not_for_every_user(users, theirs):
 
 
 @needs_root
+@pytest.mark.slow
 def test_fstab_lets_a_user_mount(users, theirs):
     mnt = users.home / "mnt"
     users.cover("/etc/fstab", f"{theirs.path} {mnt} ecfs noauto,user,_netdev 0 0\n")
@@ -226,6 +230,7 @@ def assert_every_change_is_refused(mount):
         assert caught.value.strerror == "Read-only file system", name
 
 
+@pytest.mark.slow
 def test_reading_only_changes_nothing_anywhere(place, archive):
     mount = place.mount(archive)
     expected = make_content(mount)
@@ -260,6 +265,7 @@ def test_daemon_refuses_what_the_kernel_lets_through(place, archive):
     assert checksums(archive) == before
 
 
+@pytest.mark.slow
 def test_what_is_staged_is_left_alone_by_a_mount_for_reading_only(place):
     servers = [place.sshd(name) for name in lab.NAMES]
     archive = place.archive(servers)
@@ -315,6 +321,7 @@ def refused(words, *command, runs=lab.ecfs):
 
 
 @needs_root
+@pytest.mark.slow
 def test_an_archive_directory_of_another_user_is_not_used(place, archive):
     """Its configuration would have the caller's ssh run commands of that user."""
     source = place.path / "source"
@@ -373,6 +380,7 @@ def test_an_archive_begins_in_a_directory_that_only_its_owner_writes_to(place):
 
 
 @pytest.mark.parametrize("kind", ["directories", "sshd"])
+@pytest.mark.slow
 def test_what_is_stored_is_for_its_owner_alone_unless_it_is_shared(place, kind):
     """A small file lies in its stripes as it is, and the journal has all names."""
     servers = [place.sshd(name) for name in ["amber", "birch", "cedar"]] if kind == "sshd" else place.directories(["amber", "birch", "cedar"])

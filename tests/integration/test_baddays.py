@@ -63,6 +63,7 @@ class Work:
             self.read(name)
 
 
+@pytest.mark.slow
 def test_a_stopped_server_holds_nobody_up(servers, mount):
     """It keeps its connections and says nothing: files go on being written and read at the speed of before."""
     work = Work(mount)

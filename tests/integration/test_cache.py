@@ -74,6 +74,7 @@ def is_filled(archive, mount, name="large"):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_a_second_read_needs_no_endpoint(place, cached):
     mount = place.mount(cached)
     digests = fill(place, cached, mount)
@@ -96,6 +97,7 @@ def test_a_second_read_needs_no_endpoint(place, cached):
     assert "came from it" in lab.ecfs("status", cached.path).stdout
 
 
+@pytest.mark.slow
 def test_nothing_is_cached_unless_it_is_wanted(place, archive):
     mount = place.mount(archive)
     read_all(mount, fill(place, archive, mount))
@@ -106,6 +108,7 @@ def test_nothing_is_cached_unless_it_is_wanted(place, archive):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_of_what_is_sealed_nothing_is_plain_in_the_cache(place, cached):
     mount = place.mount(cached)
     secret = b"the quick brown fox jumps over the lazy dog\n"
@@ -120,6 +123,7 @@ def test_of_what_is_sealed_nothing_is_plain_in_the_cache(place, cached):
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
 
 
+@pytest.mark.slow
 def test_other_content_never_meets_old_bytes(place, cached):
     mount = place.mount(cached)
     file, other = mount.path / "file", mount.path / "other"
@@ -139,6 +143,7 @@ def test_other_content_never_meets_old_bytes(place, cached):
 
 
 @pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.slow
 def test_damage_in_the_cache_is_read_around(place, sealed):
     archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=200M", *([lab.AS_USERS] if sealed else []))
     mount = place.mount(archive)
@@ -190,6 +195,7 @@ def read_forged(archive, mount):
 
 @lab.unkeyed
 @pytest.mark.parametrize("how", ["repaired", "distrusted"])
+@pytest.mark.slow
 def test_what_a_liar_made_of_the_cache_goes_with_its_stripe(place, cached, how):
     mount = place.mount(cached)
     digest, at, *_ = read_forged(cached, mount)
@@ -210,6 +216,7 @@ def test_what_a_liar_made_of_the_cache_goes_with_its_stripe(place, cached, how):
 
 @lab.unkeyed
 @pytest.mark.parametrize("how", ["repaired", "distrusted"])
+@pytest.mark.slow
 def test_what_the_kernel_has_from_a_liar_goes_with_its_stripe(place, cached, how):
     mount = place.mount(cached)
     digest, at, *_ = read_forged(cached, mount)
@@ -223,6 +230,7 @@ def test_what_the_kernel_has_from_a_liar_goes_with_its_stripe(place, cached, how
 
 @lab.unkeyed
 @pytest.mark.parametrize("how", ["repaired", "distrusted", "repaired while away", "distrusted while away"])
+@pytest.mark.slow
 def test_what_a_liar_made_of_a_followers_cache_goes_with_its_stripe(place, cached, how):
     cached.configure("archive", journal_interval=f"{INTERVAL_S}s")
     writer = place.mount(cached)
@@ -255,6 +263,7 @@ def test_what_a_liar_made_of_a_followers_cache_goes_with_its_stripe(place, cache
 
 
 @lab.unkeyed
+@pytest.mark.slow
 def test_nobody_is_accused_of_what_only_the_cache_has(place, cached):
     mount = place.mount(cached)
     digest, at, stripe, truth = read_forged(cached, mount)
@@ -266,6 +275,7 @@ def test_nobody_is_accused_of_what_only_the_cache_has(place, cached):
     assert lab.run(lab.BUILD / "tools/ecfs-fsck", cached.path, "--deep", "-n").returncode == 0
 
 
+@pytest.mark.slow
 def test_warm_and_drop(place, cached):
     lab.write_pattern(place.path / "source", 5 * MIB, 1)
     cached.put_in_full(place.path / "source", "/a/large")
@@ -293,6 +303,7 @@ def test_warm_and_drop(place, cached):
     assert not cached.path.exists()
 
 
+@pytest.mark.slow
 def test_warm_says_what_went_again_for_what_came_later(place):
     archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=12M")
     mount = place.mount(archive)
@@ -313,6 +324,7 @@ def test_warm_says_what_went_again_for_what_came_later(place):
     lab.ecfs("warm", archive.path, "/file-1", "/file-2")
 
 
+@pytest.mark.slow
 def test_warm_gets_what_took_the_place_of_what_it_found(place, cached):
     """Beside a mount that replaces and removes files all the time."""
     mount = place.mount(cached)
@@ -339,6 +351,7 @@ def test_warm_gets_what_took_the_place_of_what_it_found(place, cached):
     assert not [warmed.stderr for warmed in done if json.loads(warmed.stdout)["failed"] > 0]
 
 
+@pytest.mark.slow
 def test_what_is_pinned_stays(place):
     archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=16M")
     mount = place.mount(archive)
@@ -365,6 +378,7 @@ def test_what_is_pinned_stays(place):
         os.setxattr(mount.path / "kept", "user.ecfs.pin", b"perhaps")
 
 
+@pytest.mark.slow
 def test_what_is_pinned_and_does_not_fit_is_not_fetched_again_and_again(place):
     archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=16M")
     mount = place.mount(archive)
@@ -384,6 +398,7 @@ def test_what_is_pinned_and_does_not_fit_is_not_fetched_again_and_again(place):
     lab.until(lambda: os.setxattr(mount.path / "second", "user.ecfs.pin", b"yes") or second(), 60, "there is room for it")
 
 
+@pytest.mark.slow
 def test_the_past_shares_it(place):
     archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=200M", "--set", "history=1d")
     mount = place.mount(archive)
@@ -398,6 +413,7 @@ def test_the_past_shares_it(place):
     show(archive)
 
 
+@pytest.mark.slow
 def test_a_follower_has_its_own_and_is_not_kept_behind_by_it(place, cached):
     cached.configure("archive", journal_interval=f"{INTERVAL_S}s")
     writer = place.mount(cached)
@@ -427,6 +443,7 @@ def test_a_follower_has_its_own_and_is_not_kept_behind_by_it(place, cached):
     show(cached)
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_in_nobodys_way(place, archive):
     blocked = place.path / "blocked"
     blocked.write_text("this is no directory")
@@ -442,6 +459,7 @@ def test_a_cache_that_cannot_be_written_is_in_nobodys_way(place, archive):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+@pytest.mark.slow
 def test_it_gives_way_to_what_is_written(place):
     archive = place.archive(place.directories(), "rs:4+2", "--set", "cache_size=1G", "--set", "staging_reserve=8M")
     disk = place.path / "disk"

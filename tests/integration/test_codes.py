@@ -33,6 +33,7 @@ def bring_back(mount, names):
 
 
 @pytest.mark.parametrize("code", CODES)
+@pytest.mark.slow
 def test_mount_reads_with_tolerance_endpoints_gone(place, code):
     archive = place.archive(place.directories(NAMES), code)
     mount = place.mount(archive)
@@ -68,6 +69,7 @@ def test_what_one_provider_of_rs_stored_another_reads(place, tmp_path, writer, r
         (tmp_path / "back").unlink()
 
 
+@pytest.mark.slow
 def test_codes_of_several_kinds_live_in_one_tree(place):
     archive = place.archive(place.directories(NAMES))
     mount = place.mount(archive)
@@ -94,6 +96,7 @@ def test_codes_of_several_kinds_live_in_one_tree(place):
         bring_back(mount, gone)
 
 
+@pytest.mark.slow
 def test_info_tells_what_a_code_promises_and_costs(place):
     archive = place.archive(place.directories(NAMES), "ldpc:8+6")
     source = place.path / "file"
@@ -125,6 +128,7 @@ def test_many_stripes_lie_on_few_endpoints_where_that_is_allowed(place):
     assert lab.digest(target / "file") == expected
 
 
+@pytest.mark.slow
 def test_put_takes_every_kind_of_code_and_refuses_what_is_impossible(place):
     archive = place.archive(place.directories(NAMES[:8]))
     source, target = place.path / "source", place.path / "target"

@@ -65,6 +65,7 @@ def zsh(directory):
 
 
 @pytest.mark.parametrize("start", [bash, zsh])
+@pytest.mark.slow
 def test_a_shell_completes_verbs_actions_options_and_paths(start, tmp_path):
     (tmp_path / "archive-of-photos").mkdir()
     (tmp_path / "page-of-it.html").touch()
@@ -90,6 +91,7 @@ def test_fish_completes_verbs_actions_options_and_paths(tmp_path):
         assert text in [line.split("\t")[0] for line in done.stdout.splitlines()], (typed, done.stdout)
 
 
+@pytest.mark.slow
 def test_each_shell_knows_every_verb_and_option():
     """What --help tells is what was made of it, for all of them."""
     texts = {name: (MADE / name).read_text() for name in ["ecfs", "_ecfs", "ecfs.fish"]}

@@ -43,6 +43,7 @@ def sent_bytes(archive):
 # put
 
 
+@pytest.mark.slow
 def test_what_is_put_beside_a_mount_is_seen_there_at_once(place, archive, mount, source):
     path = mount.path / "file"
     with pytest.raises(FileNotFoundError):  # the kernel keeps that it is not there
@@ -81,6 +82,7 @@ def test_readers_and_writers_keep_what_put_replaces(place, archive, mount, sourc
     assert lab.digest(path) == lab.digest(source)
 
 
+@pytest.mark.slow
 def test_a_tree_beside_a_mount_is_the_same_as_without(place, archive, mount):
     tree = place.path / "tree"
     lab.real_tree(tree, 150)
@@ -118,6 +120,7 @@ def test_put_takes_standard_input_and_refuses_what_it_cannot_do(place, archive, 
     assert sorted(os.listdir(mount.path)) == ["directory", "from"]
 
 
+@pytest.mark.slow
 def test_put_tells_progress_on_a_terminal(place, archive, mount):
     big = place.path / "big"
     lab.write_pattern(big, 300 * MIB)
@@ -173,6 +176,7 @@ def test_wait_tells_on_a_terminal_what_is_left(place, archive):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_put_is_ended_by_a_signal_and_leaves_nothing(place, archive, mount, number):
     big = place.path / "big"
     lab.write_pattern(big, 300 * MIB)
@@ -192,6 +196,7 @@ def test_put_is_ended_by_a_signal_and_leaves_nothing(place, archive, mount, numb
     assert lab.digest(mount.path / "big") == lab.digest(big)
 
 
+@pytest.mark.slow
 def test_put_ends_with_the_mount_and_half_a_file_is_nowhere(place, archive, mount, source):
     archive.put(source, "/file")
     big = place.path / "big"
@@ -236,6 +241,7 @@ def test_two_puts_without_a_mount_do_not_meet(archive, source):
 # endpoint add
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_added_is_used_at_once(place, archive, mount):
     config = archive.path / "ecfs.conf"
     config.write_text(config.read_text() + "\n# ours, and to stay\n")
@@ -263,6 +269,7 @@ def test_an_endpoint_that_is_added_is_used_at_once(place, archive, mount):
 # Verbs that tell
 
 
+@pytest.mark.slow
 def test_what_is_told_beside_a_mount_is_as_of_now(place, archive, mount):
     target = place.path / "target"
     for i in range(20):  # each within the time that changes may take to be written down
@@ -279,6 +286,7 @@ def test_what_is_told_beside_a_mount_is_as_of_now(place, archive, mount):
     assert told["file-19"]["size"] == 100_019 and told["file-19"]["mtime_ns"] == 10**18 + 19
 
 
+@pytest.mark.slow
 def test_what_is_staged_is_told_and_not_taken_for_stored(place, archive):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
@@ -326,6 +334,7 @@ def show(archive):
 
 
 @pytest.mark.parametrize("commit", ["sync", "async"])
+@pytest.mark.slow
 def test_wait_is_for_all_that_was_closed_and_for_nothing_else(place, archive, commit):
     archive.configure("archive", commit=commit)
     mount = place.mount(archive)
@@ -373,6 +382,7 @@ def is_connected(process):
     return False
 
 
+@pytest.mark.slow
 def test_wait_is_ended_by_a_signal(place):
     servers = place.archive([place.sshd(name) for name in lab.NAMES])
     servers.configure("archive", commit="async")
@@ -509,6 +519,7 @@ def test_umount_waits_for_a_mount_that_ends_meanwhile(place, archive):
 # commit = async
 
 
+@pytest.mark.slow
 def test_queue_of_closed_files_survives_kill_9(place, archive):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
@@ -658,6 +669,7 @@ def test_fsync_remote_returns_when_content_is_stored(place, archive):
     assert (mount.path / "file").read_bytes() == b"first" * 20_000 + b"x" + b"second" * 20_000
 
 
+@pytest.mark.slow
 def test_fsync_remote_holds_no_worker(place):
     archive = place.archive([place.sshd(name) for name in lab.NAMES])
     archive.configure("archive", fsync="remote")

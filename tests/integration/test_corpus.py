@@ -261,6 +261,7 @@ class World:
 
 
 @pytest.mark.parametrize("code", CODES if ALL else ["rs:4+2", "ldpc:8+6"])
+@pytest.mark.slow
 def test_every_damage_has_its_verdict(place, code):
     world = World(place, code)
     world.damage()
@@ -309,6 +310,7 @@ def recovered(place, archive):
     return target, told
 
 
+@pytest.mark.slow
 def test_two_objects_that_claim_one_name_are_both_there(place):
     """A file was deleted and made anew, and the stripes of the first are back: nobody knows which of them counts."""
     first, second = random.Random(1).randbytes(SIZE), random.Random(2).randbytes(SIZE)
@@ -338,6 +340,7 @@ def test_two_objects_that_claim_one_name_are_both_there(place):
 
 
 @pytest.mark.parametrize("damage", [0, 8, 10, 16, 40, 48, 60, 90, 130, 200, "half", "empty"] if ALL else [16, 200])
+@pytest.mark.slow
 def test_a_damaged_journal_misleads_nobody(place, damage):
     """A byte is wrong, or files are cut: on as many endpoints as may be lost, so that it is read elsewhere, although the
     last that are asked have the damage; then everywhere, and names are hints of the stripes.
@@ -360,6 +363,7 @@ def test_a_damaged_journal_misleads_nobody(place, damage):
             assert found == files
 
 
+@pytest.mark.slow
 def test_a_damaged_page_of_the_catalog_gives_right_bytes_or_none(place):
     files = {f"file {number}": random.Random(number).randbytes(9000 + 5000 * number) for number in range(12)}
     archive = small_archive(place, files)

@@ -65,6 +65,7 @@ def check(mount, wanted, closed):
 
 @pytest.mark.as_users
 @pytest.mark.parametrize("commit", ["sync", "async"])
+@pytest.mark.slow
 def test_killed_mount_loses_nothing_that_was_closed(place, archive, commit):
     archive.configure("archive", commit=commit)
     numbers = dice_of_the_day()
@@ -94,6 +95,7 @@ def test_killed_mount_loses_nothing_that_was_closed(place, archive, commit):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_replaced_content_is_old_or_new_after_a_crash(place, archive):
     numbers = dice_of_the_day()
     mount = place.mount(archive)

@@ -63,6 +63,7 @@ def assert_survives(place, archive, top, *zones):
             server(archive, name).start()
 
 
+@pytest.mark.slow
 def test_what_a_zone_could_not_take_is_moved_there_when_it_can(place):
     endpoints = place.directories([name for zone in ZONES.values() for name in zone])
     archive = place.archive(endpoints)
@@ -92,6 +93,7 @@ def test_what_a_zone_could_not_take_is_moved_there_when_it_can(place):
     assert_survives(place, archive, top, "a", "b", "c")
 
 
+@pytest.mark.slow
 def test_repairs_come_first_and_a_new_zone_takes_its_part(place):
     """Two zones cannot bear the loss of one; a third can, and what was lost is rebuilt on the way."""
     endpoints = place.directories(["a0", "a1", "a2", "b0", "b1", "b2"])
@@ -117,6 +119,7 @@ def test_repairs_come_first_and_a_new_zone_takes_its_part(place):
 
 
 @pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.slow
 def test_whoever_moves_may_be_killed(place, mounted):
     endpoints = place.directories([name for zone in ZONES.values() for name in zone if name != "c1"])
     archive = place.archive([*endpoints, place.behind_proxy("c1")])

@@ -20,6 +20,7 @@ def webs(place):
     return make
 
 
+@pytest.mark.slow
 def test_servers_that_stall_and_lines_that_are_cut_cost_no_byte(place, webs):
     servers = [webs("amber", "nginx"), webs("birch", "apache", "tls"), webs("cedar", "nginx", "tls"),
                webs("delta", "apache"), *place.directories(["ember", "fjord"])]
@@ -54,6 +55,7 @@ def refused(endpoint, *words):
 
 
 @pytest.mark.parametrize("kind", ["nginx", "apache"])
+@pytest.mark.slow
 def test_a_server_is_trusted_for_its_certificate_only(webs, place, kind):
     server = webs("one", kind, "tls")
     assert lab.ecfs("endpoint", "test", server.endpoint("/")).returncode == 0
@@ -69,6 +71,7 @@ def test_a_server_is_trusted_for_its_certificate_only(webs, place, kind):
 
 
 @pytest.mark.parametrize("kind", ["nginx", "apache"])
+@pytest.mark.slow
 def test_a_client_certificate_lets_in(webs, place, kind):
     authority = ca.Ca(place.path / "authority")
     server = webs("one", kind, "tls", "client-cert", authority=authority)
@@ -87,6 +90,7 @@ def secret(path, text):
     return path
 
 
+@pytest.mark.slow
 def test_passwords_go_to_the_server_and_nowhere_else(webs, place):
     right, wrong = secret(place.path / "right", "sesame"), secret(place.path / "wrong", "sesame-no")
     for kind, features in [("nginx", ["basic", "tls"]), ("apache", ["basic", "tls"]), ("apache", ["digest"])]:
@@ -109,6 +113,7 @@ def test_passwords_go_to_the_server_and_nowhere_else(webs, place):
     assert lab.ecfs("endpoint", "test", basic.endpoint("/", user="ada@", password_file=right, auth="clear")).returncode == 0
 
 
+@pytest.mark.slow
 def test_servers_that_refuse_or_are_not_trusted_take_their_endpoints_away_and_no_more(webs, place):
     """Two revoked tokens, a certificate for another host, and one of a strange authority, all beneath one mount."""
     authority, strangers = ca.Ca(place.path / "authority"), ca.Ca(place.path / "strangers")
@@ -155,6 +160,7 @@ def test_servers_that_refuse_or_are_not_trusted_take_their_endpoints_away_and_no
 
 
 @pytest.mark.parametrize("kind", ["nginx", "apache"])
+@pytest.mark.slow
 def test_a_plain_server_is_read(webs, place, kind):
     writers = [webs(name, kind) for name in ["cedar", "delta", "ember"]]
     archive = place.archive(writers, code="rs:2+1")

@@ -24,6 +24,7 @@ def stored(place):
 
 
 @pytest.mark.parametrize("form", ["ecfs", pytest.param("fec", marks=lab.unkeyed)])
+@pytest.mark.slow
 def test_a_file_is_fetched_when_archive_and_two_endpoints_are_gone(place, stored, form):
     archive, digest, given = stored
     descriptor = place.path / "descriptor"
@@ -47,6 +48,7 @@ def test_a_file_is_fetched_when_archive_and_two_endpoints_are_gone(place, stored
 
 
 @lab.unkeyed
+@pytest.mark.slow
 def test_fec_descriptors_have_the_properties_of_the_paper(place, stored):
     archive, _, _ = stored
     text = lab.ecfs("export", archive.path, "/a file", "--format", "fec").stdout
@@ -56,6 +58,7 @@ def test_fec_descriptors_have_the_properties_of_the_paper(place, stored):
     assert sum(key.startswith("stripes/") and not key.endswith(".checksum") for key in lines) == 6
 
 
+@pytest.mark.slow
 def test_small_empty_and_sparse_files_have_descriptors(place):
     archive = place.archive(place.directories())
     mount = place.mount(archive)
@@ -118,6 +121,7 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing(place):
 
 
 @lab.unkeyed
+@pytest.mark.slow
 def test_servers_of_a_descriptor_see_no_key_unless_they_are_named(place):
     """Whoever wrote the descriptor chose the servers; a login there would show them who we are."""
     archive = place.archive(place.directories())
@@ -145,6 +149,7 @@ def test_servers_of_a_descriptor_see_no_key_unless_they_are_named(place):
 
 
 @lab.unkeyed
+@pytest.mark.slow
 def test_control_characters_in_urls_of_a_descriptor_reach_no_server(place):
     archive = place.archive(place.directories())
     source, descriptor, target = place.path / "source", place.path / "descriptor", place.path / "target"

@@ -130,6 +130,7 @@ def test_a_slip_of_the_hand_gets_the_verb_that_was_meant():
     assert done.returncode == 2 and "Did you mean" not in done.stderr and "--help" in done.stderr
 
 
+@pytest.mark.slow
 def test_every_program_and_verb_tells_the_version(tmp_path):
     version = lab.ecfs("--version").stdout.split()[1]
     programs = [[lab.PROGRAM, verb] for verb in [*VERBS, "fsck"]] + [[lab.PROGRAM, "endpoint", "add"]]

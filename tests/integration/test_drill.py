@@ -51,6 +51,7 @@ def misses(population, sampled, bad):
     return math.comb(population - bad, sampled) / math.comb(population, sampled)
 
 
+@pytest.mark.slow
 def test_all_is_read_without_any_tolerance_endpoints(place, stored):
     mount = place.mount(stored)
     for names in [("amber", "fjord"), ("birch", "cedar")]:
@@ -63,6 +64,7 @@ def test_all_is_read_without_any_tolerance_endpoints(place, stored):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_told_and_what_the_sample_proves(stored):
     status, report = drill(stored, "--without", "amber,birch,cedar", "--sample", "100%")
     assert status == 1 and report["unreadable"] == report["unreadable_by_catalog"] == len(report["failures"]) > 0
@@ -80,6 +82,7 @@ def test_what_cannot_be_read_is_told_and_what_the_sample_proves(stored):
     assert (again["sampled"], again["bytes"]) == (report["sampled"], report["bytes"])
 
 
+@pytest.mark.slow
 def test_damage_elsewhere_makes_a_loss_cost_files_and_is_queued(place, stored):
     for index in (0, 1):
         path = stripe_path(stored, "large", index)
@@ -107,6 +110,7 @@ def test_all_files_of_an_object_are_counted(place, archive):
     assert most > 1 and f" and {most - 1} more files: " in done.stderr
 
 
+@pytest.mark.slow
 def test_the_catalog_alone_tells_which_sets_are_safe(stored):
     status, report = drill(stored)
     assert status == 0
@@ -129,6 +133,7 @@ def test_the_catalog_alone_tells_which_sets_are_safe(stored):
     assert text.returncode == 1 and f"{15 - len(expected)} of 15 sets" in text.stdout
 
 
+@pytest.mark.slow
 def test_what_is_known_to_be_gone_is_lost_already(place, stored):
     """For the drill that reads, and for the one that does not, as for status."""
     gone = [stripe_path(stored, "large", index) for index in (0, 1)]

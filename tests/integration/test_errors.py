@@ -70,6 +70,7 @@ def one_message(done, *words):
     assert not missing, f"{missing} not in: {done.stderr}"
 
 
+@pytest.mark.slow
 def test_wrong_host_key(place, loaded):
     amber, birch = loaded["amber"], loaded["birch"]
     place.keys.know("127.0.0.1", amber.port, birch.host_key.with_suffix(".pub").read_text())
@@ -95,6 +96,7 @@ def accept_host_key(message):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and b"(yes/no" in said, (command, said)
 
 
+@pytest.mark.slow
 def test_unknown_host_key(place, loaded):
     place.keys.known_hosts.write_text("".join(
         line for line in place.keys.known_hosts.read_text().splitlines(True) if f":{loaded['amber'].port} " not in line))
@@ -104,6 +106,7 @@ def test_unknown_host_key(place, loaded):
     lab.ecfs("endpoint", "test", loaded.path)
 
 
+@pytest.mark.slow
 def test_unknown_host_key_of_an_alias(place, loaded):
     """What is added to known_hosts has to be under the name that is looked up there."""
     amber, config = loaded["amber"], place.path / "ssh config"
@@ -114,6 +117,7 @@ def test_unknown_host_key_of_an_alias(place, loaded):
     lab.ecfs("endpoint", "test", loaded.path)
 
 
+@pytest.mark.slow
 def test_wrong_host_key_at_init_leaves_nothing(place):
     servers = [place.sshd(name) for name in lab.NAMES]
     place.keys.know("127.0.0.1", servers[0].port, servers[1].host_key.with_suffix(".pub").read_text())
@@ -125,6 +129,7 @@ def test_wrong_host_key_at_init_leaves_nothing(place):
     archive.init()
 
 
+@pytest.mark.slow
 def test_host_that_refuses_connections(place, loaded):
     loaded["amber"].kill()
     message = examine(loaded)
@@ -132,6 +137,7 @@ def test_host_that_refuses_connections(place, loaded):
     assert_whole(place, loaded)
 
 
+@pytest.mark.slow
 def test_host_that_does_not_exist(place, loaded):
     loaded.configure("endpoint amber", url="sftp://nobody@no-such-host.invalid/srv")
     message = examine(loaded)
@@ -139,6 +145,7 @@ def test_host_that_does_not_exist(place, loaded):
     assert_whole(place, loaded)
 
 
+@pytest.mark.slow
 def test_host_that_never_answers(place, loaded):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -149,6 +156,7 @@ def test_host_that_never_answers(place, loaded):
         assert_whole(place, loaded)
 
 
+@pytest.mark.slow
 def test_key_that_the_server_does_not_take(place, loaded):
     (loaded["amber"].directory / "authorized_keys").write_text("")
     message = examine(loaded)
@@ -166,6 +174,7 @@ def test_server_that_forbids_writing_is_refused_at_init(place):
     assert not any(server.root.exists() and any(server.root.iterdir()) for server in servers)
 
 
+@pytest.mark.slow
 def test_root_that_may_not_be_read(place, loaded):
     if lab.ROOT:
         pytest.skip("modes of files do not stop root")
@@ -177,6 +186,7 @@ def test_root_that_may_not_be_read(place, loaded):
         loaded["amber"].root.chmod(0o700)
 
 
+@pytest.mark.slow
 def test_root_that_is_not_there(place, loaded):
     loaded.configure("endpoint amber", url=loaded["amber"].url("/proc/1/ecfs"))
     assert "/proc/1/ecfs" in examine(loaded)
@@ -220,6 +230,7 @@ def test_endpoints_that_changed_places_are_noticed(place, local):
     assert_whole(place, local)
 
 
+@pytest.mark.slow
 def test_garbage_as_marker(place, local):
     for garbage in [b"", b"\0" * 100, os.urandom(3000), b"[ecfs]\nversion = 999\n", b"x" * 1_000_000]:
         (local["amber"].root / "ecfs-endpoint").write_bytes(garbage)
@@ -228,6 +239,7 @@ def test_garbage_as_marker(place, local):
 
 
 @pytest.mark.parametrize("verb", ["status", "mount", "put", "ls"])
+@pytest.mark.slow
 def test_unknown_key_in_the_configuration_is_told_with_its_line(place, local, verb):
     config = local.path / "ecfs.conf"
     good = config.read_text()
@@ -259,6 +271,7 @@ def remove_log_files(archive):
 
 
 @pytest.mark.parametrize("damage", ["garbage", "emptied", "truncated", "page"])
+@pytest.mark.slow
 def test_damaged_catalog_is_refused_and_left_alone(place, local, damage):
     remove_log_files(local)
     good = catalog(local).read_bytes()
@@ -297,6 +310,7 @@ def test_catalog_of_a_later_version_is_refused(place, local):
 
 
 @pytest.mark.parametrize("part", ["header", "footer", "tail"])
+@pytest.mark.slow
 def test_garbage_in_three_stripes_is_an_error_that_names_them(place, local, part):
     for count, endpoint in enumerate(local.endpoints[:3], 1):
         path = lab.stripe_files(endpoint)[0]
@@ -379,6 +393,7 @@ def test_a_lost_configuration_is_no_reason_to_begin_anew(place, local):
         assert done.returncode == 1 and "recover" in done.stderr and "ecfs init" not in done.stderr
 
 
+@pytest.mark.slow
 def test_dead_mounts_are_cleared_away_although_the_kernel_remembers_them(place, local):
     mount = place.mount(local)
     for _ in range(2):

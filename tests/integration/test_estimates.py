@@ -2,6 +2,7 @@
 import sqlite3
 
 import lab
+import pytest
 
 MIB = 1 << 20
 COLUMNS = ("latency_p5_us, latency_p50_us, latency_p95_us, read_p5, read_p50, read_p95, write_p5, write_p50, write_p95")
@@ -23,6 +24,7 @@ def set_row(archive, name, *figures):
                         "WHERE endpoint = (SELECT id FROM endpoints WHERE name = ?)", (*figures, name))
 
 
+@pytest.mark.slow
 def test_the_next_mount_begins_with_what_the_last_one_knew(place):
     archive = place.archive(place.directories())
     mount = place.mount(archive)
@@ -51,6 +53,7 @@ def test_the_next_mount_begins_with_what_the_last_one_knew(place):
     assert 0 < found["birch"]["latency_ms"]["p95"] < 60_000, "impossible figures are nobody's"
 
 
+@pytest.mark.slow
 def test_one_that_flaps_is_on_trial_and_let_in_again(place):
     server = place.sshd("amber")
     archive = place.archive([server, *place.directories(lab.NAMES[1:])])

@@ -83,6 +83,7 @@ def test_damage_that_a_reader_meets_is_told_with_the_command(place, filled):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_without_a_mount_a_report_tells_and_only_once(place, filled):
     told = Told(filled, place.path)
     assert lab.ecfs("report", filled.path).returncode == 0 and not told.all(), "all is well"
@@ -96,6 +97,7 @@ def test_without_a_mount_a_report_tells_and_only_once(place, filled):
     assert [line[0] for line in told.all()][2:] == ["up"]
 
 
+@pytest.mark.slow
 def test_a_mass_deletion_is_told_with_what_undoes_it(place, archive):
     told = Told(archive, place.path)
     source = place.path / "many"
@@ -112,6 +114,7 @@ def test_a_mass_deletion_is_told_with_what_undoes_it(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_told_in_log_status_and_report(place, filled):
     told = Told(filled, place.path, after="exit 7")
     mount = place.mount(filled)
@@ -156,6 +159,7 @@ def programs(tmp_path):
     return tmp_path / "said", {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
 
+@pytest.mark.slow
 def test_commands_of_the_recipes_do_what_they_say(place, filled, programs, tmp_path):
     said, environment = programs
     scripts = [script for script in blocks("sh") if script.startswith("#!")]

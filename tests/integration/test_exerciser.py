@@ -47,21 +47,25 @@ def exercise_mount(place, archive, operations, *options):
     assert lab.digest(only_file(mount)) == expected
 
 
+@pytest.mark.slow
 def test_exerciser_agrees_with_a_plain_directory(tmp_path):
     exercise(tmp_path, OPERATIONS)
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_random_operations_agree_over_directories(place, archive):
     exercise_mount(place, archive, OPERATIONS)
 
 
+@pytest.mark.slow
 def test_random_operations_agree_over_sshd(place):
     archive = place.archive([place.sshd(name) for name in lab.NAMES])
     exercise_mount(place, archive, OPERATIONS // 10)
 
 
 @pytest.mark.parametrize("commit, object_max", [("sync", "40K"), ("async", "16G")])
+@pytest.mark.slow
 def test_random_operations_agree_around_rewrite_max(place, archive, commit, object_max):
     archive.configure("archive", rewrite_max="200K", small_file="4K", commit=commit, object_max=object_max)
     exercise_mount(place, archive, OPERATIONS // 4, f"--largest={300 * KIB}", f"--rewrite-max={200 * KIB}")

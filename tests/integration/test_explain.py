@@ -18,6 +18,7 @@ def erased(archive, name, *whys):
 
 
 @pytest.mark.skipif(not lab.ROOT, reason="only root can empty the page cache")
+@pytest.mark.slow
 def test_a_stopped_server_is_explained(place):
     servers = {name: place.sshd(name) for name in lab.NAMES}
     archive = place.archive(list(servers.values()))
@@ -70,6 +71,7 @@ def test_a_stopped_server_is_explained(place):
     assert "not mounted" in lab.ecfs("status", archive.path, "--explain").stdout
 
 
+@pytest.mark.slow
 def test_policies_are_configured_and_read_the_same_bytes(place):
     archive = place.archive(place.directories())
     for policy in ("T=20,R=2,P=6,fastest1,data-first", "T=1", "R=1,fastest0,no-preference"):

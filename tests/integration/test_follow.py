@@ -55,6 +55,7 @@ def await_tree(expected, follower, timeout=LAG_S):
     lab.assert_same_tree(expected, tree(follower.path))
 
 
+@pytest.mark.slow
 def test_what_another_machine_writes_is_seen(place, written):
     writer = place.mount(written)
     write_files(writer.path / "d", 20)
@@ -90,6 +91,7 @@ def test_what_another_machine_writes_is_seen(place, written):
     lab.assert_same_tree(tree(writer.path), tree(follower.path))
 
 
+@pytest.mark.slow
 def test_a_follower_claims_nothing_of_its_own(place, written):
     """What it shows came from the endpoints, and what is wrong is for who writes."""
     written.configure("archive", history="1h")
@@ -121,6 +123,7 @@ def test_a_follower_claims_nothing_of_its_own(place, written):
     assert "ecfs endpoint test" in done and "endpoint replace" not in done
 
 
+@pytest.mark.slow
 def test_a_follower_of_an_archive_that_got_another_key_says_so(place):
     archive = lab.Archive(place.path / "archive", place.directories())
     archive.init("--key", "split")
@@ -158,6 +161,7 @@ def test_what_does_not_go_together_is_said(place, written):
         assert done.returncode == 2 and said in done.stderr
 
 
+@pytest.mark.slow
 def test_a_directory_that_was_not_finished_is_made_again(place, written):
     """What a mount leaves that is killed while it makes one; and it is none to take the archive over with."""
     half = place.path / f"follower-{Follower.count + 1}"
@@ -171,6 +175,7 @@ def test_a_directory_that_was_not_finished_is_made_again(place, written):
     assert done.returncode != 0 and "in another place" in done.stderr
 
 
+@pytest.mark.slow
 def test_two_mounts_do_not_follow_with_one_directory(place, written):
     follower = Follower(place, written.endpoints)
     other = place.path / "other"
@@ -266,6 +271,7 @@ class Checker(threading.Thread):
 
 
 @pytest.mark.parametrize("n_followers", [2])
+@pytest.mark.slow
 def test_followers_show_a_prefix_while_endpoints_come_and_go(place, written, n_followers):
     packing(written, journal_interval=f"{INTERVAL_S}s")
     written.configure("archive", deletion_grace="1m")
@@ -330,6 +336,7 @@ def test_eight_followers_of_servers_that_fail_and_a_writer_that_is_taken_over(pl
     assert max(lags) < LAG_S + 3
 
 
+@pytest.mark.slow
 def test_a_follower_goes_on_when_the_writer_is_taken_over(place, written):
     writer = place.mount(written)
     numbers = Numbered(writer.path)
@@ -356,6 +363,7 @@ def test_a_follower_goes_on_when_the_writer_is_taken_over(place, written):
     assert "mounted" in follower.mount.text()
 
 
+@pytest.mark.slow
 def test_a_follower_that_slept_too_long_begins_anew(place, written):
     writer = place.mount(written)
     write_files(writer.path / "d", 10)
@@ -374,6 +382,7 @@ def test_a_follower_that_slept_too_long_begins_anew(place, written):
     await_tree(tree(writer.path), follower, LAG_S + 10)
 
 
+@pytest.mark.slow
 def test_stripes_that_go_under_a_reader_are_found_elsewhere(place, written):
     written.configure("archive", deletion_grace="0s")
     writer = place.mount(written)
@@ -393,6 +402,7 @@ def test_stripes_that_go_under_a_reader_are_found_elsewhere(place, written):
     assert not re.search(r"\bread\b.*(EIO|Input/output)", follower.mount.text())
 
 
+@pytest.mark.slow
 def test_a_file_that_is_open_is_read_as_it_was_opened(place, written):
     writer = place.mount(written)
     for name in ("removed", "replaced", "overwritten"):
@@ -412,6 +422,7 @@ def test_a_file_that_is_open_is_read_as_it_was_opened(place, written):
             assert file.read(1 << 20) == name.encode() * 30_000 and os.fstat(file.fileno()).st_mode
 
 
+@pytest.mark.slow
 def test_a_reader_gets_one_version_or_another(place, written):
     """Whatever size the kernel believes a file to have: nothing is cut to it, or filled up with zeros."""
     writer = place.mount(written)

@@ -101,6 +101,7 @@ def assert_no_leak(place, archive):
 
 
 @pytest.mark.parametrize("code", TOLERANCE)
+@pytest.mark.slow
 def test_any_tolerance_endpoints_come_back(place, code):
     top, tolerance = tree(place, 200, 200 * KIB), TOLERANCE[code]
     n = sum(int(word) for word in code.partition(":")[2].split("+"))
@@ -125,6 +126,7 @@ def test_any_tolerance_endpoints_come_back(place, code):
             endpoint.start()
 
 
+@pytest.mark.slow
 def test_over_sftp_beside_a_mount(place):
     archive = place.archive([place.sshd(name) for name in lab.NAMES])
     top = tree(place)
@@ -147,6 +149,7 @@ def test_over_sftp_beside_a_mount(place):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_a_clean_archive_is_not_written_to(place, archive):
     archive.put_in_full(tree(place), "/")
     rows(archive, "INSERT INTO intents (object, ino, epoch, sequence, begun_ns) VALUES (zeroblob (16), 0, 1, 1, 0)")
@@ -154,6 +157,7 @@ def test_a_clean_archive_is_not_written_to(place, archive):
     assert fsck(archive, "-y")[0] == CLEAN and everything(archive) == before
 
 
+@pytest.mark.slow
 def test_without_yes_nothing_changes(place, archive):
     archive.put_in_full(tree(place), "/")
     lose(archive["cedar"])
@@ -164,6 +168,7 @@ def test_without_yes_nothing_changes(place, archive):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_damage_is_found_by_reading(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -187,6 +192,7 @@ def test_damage_is_found_by_reading(place, archive):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
     """More stripes than the tolerance, but no segment has lost more."""
     top = tree(place)
@@ -201,6 +207,7 @@ def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_truncated_and_lost_stripes_are_found_by_listing(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -213,6 +220,7 @@ def test_truncated_and_lost_stripes_are_found_by_listing(place, archive):
     assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
+@pytest.mark.slow
 def test_only_what_is_named_is_repaired(place, archive):
     archive.put_in_full(tree(place), "/")
     lose(archive["delta"])
@@ -221,6 +229,7 @@ def test_only_what_is_named_is_repaired(place, archive):
     assert fsck(archive, "/tree/below", "/tree/file2")[0] == LEFT
 
 
+@pytest.mark.slow
 def test_what_cannot_be_repaired_is_told_by_its_path(place, archive):
     archive.put_in_full(tree(place), "/")
     for _, path in stored(archive, "large")[1:4]:
@@ -246,6 +255,7 @@ def test_objects_that_are_rebuilt_in_part_count(place, archive):
     assert status == REPAIRED and summary["stripes_rebuilt"] == summary["objects_rebuilt"] == 1
 
 
+@pytest.mark.slow
 def test_what_can_be_read_is_exported(place, archive):
     """The same packet of three stripes is damaged: one segment is gone, the others are not."""
     top = tree(place)
@@ -287,6 +297,7 @@ def names_lead_nowhere_else(place, archive):
     assert not list(place.path.rglob("escaped")) and (out / "tree/file16").exists()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_does_not_answer_is_no_loss(place):
     """Seven endpoints, so there would be a place for what it has."""
     archive = place.archive(place.directories([*lab.NAMES, "grove"]))
@@ -301,6 +312,7 @@ def test_an_endpoint_that_does_not_answer_is_no_loss(place):
     assert fsck(archive, "--deep")[0] == CLEAN
 
 
+@pytest.mark.slow
 def test_what_a_failed_endpoint_had_goes_elsewhere(place):
     archive = place.archive(place.directories([*lab.NAMES, "grove"]))
     top = tree(place)
@@ -315,6 +327,7 @@ def test_what_a_failed_endpoint_had_goes_elsewhere(place):
     assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
+@pytest.mark.slow
 def test_a_mount_reads_what_was_repaired_instead_of_what_was_lost(place):
     archive = place.archive(place.directories(["e0", "e1", "e2"]), code="rs:2+1")
     archive.configure("archive", repair="off")  # what it reads would be repaired before fsck comes
@@ -339,6 +352,7 @@ def test_a_mount_reads_what_was_repaired_instead_of_what_was_lost(place):
 
 
 @pytest.mark.parametrize("code, expected", [("rs:8+8", 8), ("basic:8+8", 4)])
+@pytest.mark.slow
 def test_a_lost_stripe_costs_what_its_code_takes(place, code, expected):
     archive = place.archive(place.directories([f"e{i:02}" for i in range(16)]), code)
     for number in range(4):
@@ -352,6 +366,7 @@ def test_a_lost_stripe_costs_what_its_code_takes(place, code, expected):
 
 @pytest.mark.as_users
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_files_that_change_meanwhile_are_no_harm(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -377,6 +392,7 @@ def test_files_that_change_meanwhile_are_no_harm(place, archive):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_killed_it_leaves_nothing_behind(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -392,6 +408,7 @@ def test_killed_it_leaves_nothing_behind(place, archive):
     assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
+@pytest.mark.slow
 def test_a_catalog_that_cannot_be_is_told(place, archive):
     archive.put_in_full(tree(place), "/")
     rows(archive, "UPDATE extents SET length = length + 1 WHERE ino = (SELECT ino FROM entries WHERE name = CAST ('large' AS BLOB))")
@@ -410,6 +427,7 @@ def test_usage(place, archive):
     assert fsck(archive, "--help")[0] == CLEAN
 
 
+@pytest.mark.slow
 def test_what_is_rebuilt_to_other_bytes_is_left(place, archive):
     archive.put(tree(place), "/")
     endpoint, path = stored(archive, "large")[4]
@@ -433,6 +451,7 @@ def ask(archive, *requests):
             return [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_the_mount_repairs_only_what_is_still_so(place, archive):
     archive.put(tree(place), "/")
     before = stored(archive, "large")
@@ -465,6 +484,7 @@ def on_terminal(archive, *arguments, answer=b""):
     return running.wait(60), shown.decode()
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_asks_and_tells_how_far_it_is(place, archive):
     archive.put(tree(place), "/")
     lose(archive["amber"])
@@ -476,6 +496,7 @@ def test_on_a_terminal_it_asks_and_tells_how_far_it_is(place, archive):
     assert status == CLEAN and "deep: " in shown and " MiB of " in shown and "/s" in shown and "Repair" not in shown
 
 
+@pytest.mark.slow
 def test_stripes_that_the_catalog_does_not_know_are_told_and_stay(place, archive):
     top = tree(place)
     archive.put(top, "/")
@@ -494,6 +515,7 @@ def test_stripes_that_the_catalog_does_not_know_are_told_and_stay(place, archive
     assert facts(archive, "/tree")[2]["orphans"] == 0, "only where all is checked"
 
 
+@pytest.mark.slow
 def test_what_is_written_and_deleted_meanwhile_is_neither_lost_nor_unknown(place, archive):
     """The grace for what was deleted is longer than the test."""
     top = tree(place)
@@ -511,6 +533,7 @@ def test_what_is_written_and_deleted_meanwhile_is_neither_lost_nor_unknown(place
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_an_endpoint_that_lost_all_is_given_up_and_replaced(place, archive):
     """Its marker is gone, too, so it is no endpoint of the archive any more."""
     top = tree(place)
@@ -536,6 +559,7 @@ def test_an_endpoint_that_lost_all_is_given_up_and_replaced(place, archive):
     assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
+@pytest.mark.slow
 def test_nonsense_about_one_object_is_told_and_the_others_are_repaired(place, archive):
     archive.put_in_full(tree(place), "/")
     lose(archive["cedar"])
@@ -550,6 +574,7 @@ def test_nonsense_about_one_object_is_told_and_the_others_are_repaired(place, ar
     assert status == LEFT and [finding["about"] for finding in findings] == ["catalog"]
 
 
+@pytest.mark.slow
 def test_nothing_is_repaired_by_a_catalog_that_is_damaged(place, archive):
     """An index that lacks what its table has."""
     archive.put(tree(place), "/")
@@ -578,6 +603,7 @@ def queue_deletions(archive):
     rows(archive, "UPDATE counters SET n_deletions = (SELECT count (*) FROM deletions)")
 
 
+@pytest.mark.slow
 def test_what_an_object_has_is_not_deleted(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -608,6 +634,7 @@ def flip(path):
 
 
 @pytest.mark.parametrize("is_mounted, damage", [(False, Path.unlink), (True, Path.unlink), (False, flip)])
+@pytest.mark.slow
 def test_a_lost_journal_is_found_and_stored_anew(place, is_mounted, damage):
     """Endpoints lose journal and snapshots one at a time, and are repaired in between; then the machine is lost."""
     depth = ["--deep"] if damage == flip else []
@@ -644,6 +671,7 @@ def test_a_lost_journal_is_found_and_stored_anew(place, is_mounted, damage):
         assert lab.digest(place.path / f"file{number}") == digest
 
 
+@pytest.mark.slow
 def test_few_open_files_are_no_reason_to_lose_any(place):
     """The usual limit of 1,024 is less than 14 directories may have open; a program may raise its own."""
     archive = place.archive(place.directories([f"e{i:02}" for i in range(14)]), "ldpc:8+6")

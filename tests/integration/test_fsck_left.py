@@ -59,6 +59,7 @@ def wait(archive, *words):
 @pytest.mark.parametrize("kind", ["whole", "pack"])
 @pytest.mark.parametrize(("damage", "arguments"), [(take_away, ()), (take_away, ("--deep",)), (overwrite, ("--deep",))],
                          ids=["gone", "gone-deep", "overwritten-deep"])
+@pytest.mark.slow
 def test_what_is_left_is_known_until_it_is_back(place, archive, kind, damage, arguments):
     bring_back = damage(place, fill(place, archive, kind)[:3])
     before = everything(archive)
@@ -78,6 +79,7 @@ def test_what_is_left_is_known_until_it_is_back(place, archive, kind, damage, ar
 
 
 @pytest.mark.parametrize("kind", ["whole", "pack"])
+@pytest.mark.slow
 def test_beside_a_mount_it_is_known_and_not_tried_all_the_time(place, archive, kind):
     stripes = fill(place, archive, kind)
     mount = serving(place, archive)
@@ -95,6 +97,7 @@ def test_beside_a_mount_it_is_known_and_not_tried_all_the_time(place, archive, k
     assert fsck(archive, "--deep")[0] == CLEAN
 
 
+@pytest.mark.slow
 def test_beside_a_mount_fsck_finds_them_again(place, archive):
     archive.configure("archive", repair="off")
     stripes = fill(place, archive, "whole")
@@ -117,6 +120,7 @@ def test_what_came_back_in_part_is_enough(place, archive):
     assert verdict(archive) == ("healthy", 0, 0)
 
 
+@pytest.mark.slow
 def test_what_can_be_read_and_not_be_made_whole_is_known(place, archive):
     """No endpoint takes one of the two stripes: the other is rebuilt."""
     fill(place, archive, "whole")
@@ -130,6 +134,7 @@ def test_what_can_be_read_and_not_be_made_whole_is_known(place, archive):
     assert fsck(archive, "-y")[0] == REPAIRED and verdict(archive) == ("healthy", 0, 0)
 
 
+@pytest.mark.slow
 def test_what_an_endpoint_had_that_was_given_up_is_known(place, archive):
     fill(place, archive, "whole")
     config = archive.path / "ecfs.conf"

@@ -32,6 +32,7 @@ def each_pair_dead(endpoints):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_any_two_of_six_may_die_whatever_they_speak(place, mixed):
     mount = place.mount(mixed)
     facts = {f"size-{size}": lab.write_pattern(mount.path / f"size-{size}", size, size) for size in [1, SIZE]}
@@ -69,6 +70,7 @@ class Behind:
 
 
 @pytest.mark.parametrize("scheme", ["gsiftp", "ftp"] if ALL else ["gsiftp"])
+@pytest.mark.slow
 def test_connections_that_are_cut_and_stall_cost_one_endpoint(place, scheme):
     behind = Behind(place, place.gridftp("amber", scheme))
     archive = place.archive([behind, *place.directories(lab.NAMES[1:])])
@@ -100,6 +102,7 @@ def explained(server, **options):
     return done.stderr
 
 
+@pytest.mark.slow
 def test_certificates_that_are_not_right_are_explained(place, tmp_path):
     server = place.gridftp("cedar")
     grid = server.grid
@@ -127,6 +130,7 @@ def test_certificates_that_are_not_right_are_explained(place, tmp_path):
 
 @pytest.mark.parametrize("options", [{"mode": "extended", "streams": 4, "tcp_buffer": "1M"}, {"user": True},
                                      *([{"protection": "safe"}, {"data_authentication": "no"}] if ALL else [])], ids=str)
+@pytest.mark.slow
 def test_an_endpoint_serves_with_each_option(place, options):
     server = place.gridftp("cedar")
     if options.get("user"):
@@ -136,6 +140,7 @@ def test_an_endpoint_serves_with_each_option(place, options):
     assert not done.stderr
 
 
+@pytest.mark.slow
 def test_an_expired_proxy_takes_one_endpoint_away_and_a_new_one_brings_it_back(place):
     server = place.gridftp("amber")
     archive = place.archive([server, *place.directories(lab.NAMES[1:])])

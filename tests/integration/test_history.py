@@ -92,6 +92,7 @@ class Writer:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, *([] if not os.environ.get("ECFS_SEED") else [int(os.environ["ECFS_SEED"])])])
 @pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.slow
 def test_each_moment_is_shown_as_it_was(place, kept, seed, marked):
     """By its time, as history keeps it, or by its name, where nothing else does."""
     moments = []
@@ -138,6 +139,7 @@ def test_each_moment_is_shown_as_it_was(place, kept, seed, marked):
         lab.assert_same_tree(tree, tree_of(place, past, "-o", "ro"))
 
 
+@pytest.mark.slow
 def test_verbs_that_read_show_the_past(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 5)
@@ -158,6 +160,7 @@ def test_verbs_that_read_show_the_past(place, kept):
     assert lab.ecfs("cat", "--at", "0s", kept.path, "/d/file 0000", check=False).returncode == 1
 
 
+@pytest.mark.slow
 def test_a_past_that_a_killed_process_left_goes(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 5)
@@ -170,6 +173,7 @@ def test_a_past_that_a_killed_process_left_goes(place, kept):
     assert not list(kept.path.glob("past-*"))
 
 
+@pytest.mark.slow
 def test_moments_of_which_nothing_is_kept(place, kept):
     mount = place.mount(kept)
     (mount.path / "file").write_bytes(b"content")
@@ -183,6 +187,7 @@ def test_moments_of_which_nothing_is_kept(place, kept):
 
 
 @pytest.mark.parametrize("n_deleted, n_over", [(300, 60), pytest.param(10_000, 1_000, marks=pytest.mark.nightly)])
+@pytest.mark.slow
 def test_what_was_deleted_and_overwritten_comes_back_twice(place, kept, n_deleted, n_over):
     mount = place.mount(kept)
     write_files(mount.path / "d", n_deleted)
@@ -218,6 +223,7 @@ def test_what_was_deleted_and_overwritten_comes_back_twice(place, kept, n_delete
     lab.assert_same_tree(expected, tree_of(place, recovered))
 
 
+@pytest.mark.slow
 def test_undelete_without_a_mount_and_one_file(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 10)
@@ -238,6 +244,7 @@ def versions(archive, path):
     return json.loads(lab.ecfs("log", archive.path, path, "--json", timeout=60).stdout)
 
 
+@pytest.mark.slow
 def test_the_log_of_a_file_tells_moments_that_show_it(place, kept):
     mount = place.mount(kept)
     file = mount.path / "d/file"
@@ -270,6 +277,7 @@ def test_the_log_of_a_file_tells_moments_that_show_it(place, kept):
     assert lab.ecfs("log", kept.path, "/never", check=False).returncode == 1
 
 
+@pytest.mark.slow
 def test_the_log_goes_on_over_a_recovery(place, kept):
     mount = place.mount(kept)
     (mount.path / "file").write_bytes(b"before")
@@ -303,6 +311,7 @@ def test_what_is_there_now_can_be_kept(place, kept):
     assert (mount.path / "d/file 0000").read_bytes() != b"of now"
 
 
+@pytest.mark.slow
 def test_a_moment_survives_that_what_came_back_is_moved_again(place, kept):
     """A stranger lost small files of the past so: their log went when it was packed once more."""
     mount = place.mount(kept)
@@ -342,6 +351,7 @@ def test_several_paths_come_back_at_once(place, kept):
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
 
 
+@pytest.mark.slow
 def test_links_that_come_back_one_by_one_are_links_again(place, kept):
     """As after an undelete that was killed."""
     mount = place.mount(kept)
@@ -387,6 +397,7 @@ def test_extended_attributes_come_back(place, kept):
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
 
 
+@pytest.mark.slow
 def test_an_undelete_can_be_undone(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 10)
@@ -398,6 +409,7 @@ def test_an_undelete_can_be_undone(place, kept):
     assert contents(lab.describe_tree(mount.path)) == contents(after)
 
 
+@pytest.mark.slow
 def test_stripes_that_were_taken_back_are_never_deleted(place, kept):
     """The mount deletes what is just old enough while it comes back: each file is whole, or is said to be gone."""
     kept.configure("archive", history="2s", small_file="0")
@@ -433,6 +445,7 @@ def test_stripes_that_were_taken_back_are_never_deleted(place, kept):
     assert lab.run(FSCK, "--deep", kept.path, check=False).returncode in (0, 1)
 
 
+@pytest.mark.slow
 def test_a_mount_that_is_killed_while_things_come_back(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 200)
@@ -501,6 +514,7 @@ class Interrupted:
         self.process.send_signal(which)
 
 
+@pytest.mark.slow
 def test_what_a_killed_undelete_brought_back_is_known_to_others(place, kept):
     undelete_ = Interrupted(place, kept, 600)
     lab.until(undelete_.is_told, 60, "the journal tells of some", pause=0)
@@ -521,6 +535,7 @@ def remove_all(archive):
             path.unlink()
 
 
+@pytest.mark.slow
 def test_what_is_removed_while_it_comes_back_is_told(place, kept):
     undelete_ = Interrupted(place, kept, 600)
     remove_all(kept)
@@ -531,6 +546,7 @@ def test_what_is_removed_while_it_comes_back_is_told(place, kept):
     assert kept.json("status")["verdict"] == "unreadable"
 
 
+@pytest.mark.slow
 def test_what_a_killed_undelete_left_is_looked_at_by_the_next(place, kept):
     kept.configure("archive", small_file="0")
     mount = place.mount(kept)
@@ -550,6 +566,7 @@ def test_what_a_killed_undelete_left_is_looked_at_by_the_next(place, kept):
     assert status["verdict"] == "unreadable" and status["repairs"]["queued"] == 6
 
 
+@pytest.mark.slow
 def test_endpoints_that_are_away_are_left_out(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 20)
@@ -564,6 +581,7 @@ def test_endpoints_that_are_away_are_left_out(place, kept):
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
 
 
+@pytest.mark.slow
 def test_the_past_outlives_the_machine(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 20)
@@ -584,6 +602,7 @@ def test_the_past_outlives_the_machine(place, kept):
     assert lab.run(FSCK, "--deep", recovered.path, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_what_was_moved_since_a_recovery_is_found(place, kept):
     mount = place.mount(kept)
     kept.configure("archive", pack_after="1h")
@@ -610,6 +629,7 @@ def test_what_was_moved_since_a_recovery_is_found(place, kept):
     lab.assert_same_tree(before, tree_at(place, recovered, moment))
 
 
+@pytest.mark.slow
 def test_what_was_written_in_vain_is_no_past(place, kept):
     """Endpoints lost the newest changes, the archive was recovered without them, and then they turned up again."""
     mount = place.mount(kept)
@@ -645,6 +665,7 @@ def test_what_was_written_in_vain_is_no_past(place, kept):
     assert versions(recovered, "/vain 3/file 0000") == []
 
 
+@pytest.mark.slow
 def test_without_a_history_the_time_of_grace_is_enough(place, archive):
     """As the README says of an archive with nothing set."""
     mount = place.mount(archive)
@@ -670,6 +691,7 @@ def test_a_past_that_is_mounted_goes_with_the_mount(place, kept):
     lab.until(lambda: not list(kept.path.glob("past-*")), 10, "the directory is gone")
 
 
+@pytest.mark.slow
 def test_the_archive_becomes_what_it_was(place, kept):
     """After a thief was there."""
     mount = place.mount(kept)
@@ -694,6 +716,7 @@ def test_the_archive_becomes_what_it_was(place, kept):
     lab.assert_same_tree(after, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_without_a_history_what_is_old_goes(place, kept):
     mount = place.mount(kept)
     write_files(mount.path / "d", 10)

@@ -43,6 +43,7 @@ def gone(place, kept):  # noqa: F811
 
 
 @pytest.mark.parametrize("mounted", [True, False])
+@pytest.mark.slow
 def test_what_is_missing_is_counted_and_rebuilt(place, kept, gone, mounted):  # noqa: F811
     mount, moment, tree = gone
     n_objects = past(kept)["objects"]
@@ -61,6 +62,7 @@ def test_what_is_missing_is_counted_and_rebuilt(place, kept, gone, mounted):  # 
     lab.assert_same_tree(tree, tree_at(place, kept, moment))
 
 
+@pytest.mark.slow
 def test_it_moves_off_an_endpoint_and_is_rebuilt_for_a_dead_one(place, kept, gone):  # noqa: F811
     _, moment, tree = gone
     spares = place.directories(["spare1", "spare2"])
@@ -79,6 +81,7 @@ def test_it_moves_off_an_endpoint_and_is_rebuilt_for_a_dead_one(place, kept, gon
     lab.assert_same_tree(again, {path: facts for path, facts in found.items() if path != "versions"})
 
 
+@pytest.mark.slow
 def test_what_goes_with_an_endpoint_is_told(place, kept, gone):  # noqa: F811
     """Nothing is left to rebuild it from: that holds up nobody who takes the endpoint out."""
     mount, _, _ = gone
@@ -103,6 +106,7 @@ def test_what_goes_with_an_endpoint_is_told(place, kept, gone):  # noqa: F811
     assert past(kept)["lacking"] >= n_objects
 
 
+@pytest.mark.slow
 def test_what_was_removed_before_it_was_full_becomes_full(place, kept):  # noqa: F811
     kept.endpoints[5].kill()
     mount = place.mount(kept)
@@ -121,6 +125,7 @@ def test_what_was_removed_before_it_was_full_becomes_full(place, kept):  # noqa:
     lab.assert_same_tree(tree, tree_at(place, kept, moment))
 
 
+@pytest.mark.slow
 def test_a_recovery_finds_what_was_rebuilt(place, kept, gone):  # noqa: F811
     mount, moment, tree = gone
     lose_stripes(kept.endpoints[0])
@@ -137,6 +142,7 @@ def test_a_recovery_finds_what_was_rebuilt(place, kept, gone):  # noqa: F811
     lab.assert_same_tree(tree, tree_at(place, recovered, moment))
 
 
+@pytest.mark.slow
 def test_a_new_machine_gets_what_a_mark_names(place, archive):
     """After a thief was there, with two endpoints gone as well. What he left is history, and nothing of it is destroyed."""
     archive.configure("archive", history="0", deletion_grace="0s", pack_after="1s")
@@ -184,6 +190,7 @@ def empty(endpoint):
             path.unlink()
 
 
+@pytest.mark.slow
 def test_accounts_that_are_emptied_get_what_tells_the_past(place, kept, gone):  # noqa: F811
     """One after another, each is filled again: then any two may vanish, and the past is told by the others."""
     mount, moment, tree = gone
@@ -199,6 +206,7 @@ def test_accounts_that_are_emptied_get_what_tells_the_past(place, kept, gone):  
     mount.umount()
 
 
+@pytest.mark.slow
 def test_that_the_past_is_not_told_everywhere_is_told(place, kept, gone):  # noqa: F811
     """Also where two snapshots of the present came since."""
     gone[0].umount()
@@ -218,6 +226,7 @@ def test_that_the_past_is_not_told_everywhere_is_told(place, kept, gone):  # noq
     assert segments[0].exists() and lab.run(FSCK, "-n", kept.path, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_new_accounts_get_what_tells_the_past(place, kept, gone):  # noqa: F811
     """All are replaced, one after another, each after snapshots of the present took the place of its records."""
     _, moment, tree = gone
@@ -228,6 +237,7 @@ def test_new_accounts_get_what_tells_the_past(place, kept, gone):  # noqa: F811
     lab.assert_same_tree(tree, tree_at(place, kept, moment))
 
 
+@pytest.mark.slow
 def test_what_may_go_with_an_endpoint_that_cannot_be_asked_is_told(place, kept, gone):  # noqa: F811
     """Where the others have all of the journal nothing is told, so one that is dead is taken out as quietly as ever."""
     mount, _, _ = gone

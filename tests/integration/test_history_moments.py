@@ -74,6 +74,7 @@ class History:
 
 
 @pytest.mark.parametrize("n_moments", [40, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.slow
 def test_moments_are_shown_as_they_were(place, n_moments):
     print(f"ECFS_SEED={SEED}")
     history = History(place)

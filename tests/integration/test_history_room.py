@@ -40,6 +40,7 @@ def remove_one_by_one(mount, archive, n_files, size):
     return moments
 
 
+@pytest.mark.slow
 def test_history_stays_within_its_limit(place, kept):
     mount = place.mount(kept)
     moments = remove_one_by_one(mount, kept, 6, 200_000)
@@ -61,6 +62,7 @@ def test_history_stays_within_its_limit(place, kept):
     assert lab.describe(mount.path / "file-3") == moments[0][1]["file-3"]
 
 
+@pytest.mark.slow
 def test_history_gives_room_and_its_last_days_do_not(place):
     endpoints = place.directories()
     for endpoint in endpoints:
@@ -117,6 +119,7 @@ def await_look(archive, mount):
         lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "what was deleted goes", pause=0.1)
 
 
+@pytest.mark.slow
 def test_what_a_mass_deletion_takes_is_kept_and_undone_by_the_command_told(place, archive):
     """Without a history, over a kill and beside other changes; and the user may say that it was meant."""
     archive.configure("archive", history="0", deletion_grace="0s", pack_after="1s")
@@ -158,6 +161,7 @@ def test_what_a_mass_deletion_takes_is_kept_and_undone_by_the_command_told(place
     assert brake_of(archive) is None
 
 
+@pytest.mark.slow
 def test_a_mass_deletion_that_was_meant(place, archive):
     archive.configure("archive", deletion_grace="0s", small_file="0", object_max="16K", delete_brake="1%")
     mount = place.mount(archive)
@@ -177,6 +181,7 @@ def test_a_mass_deletion_that_was_meant(place, archive):
     lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "all goes")
 
 
+@pytest.mark.slow
 def test_one_mark_in_the_place_of_another_frees_what_that_kept(place, archive):
     """However soon it follows."""
     archive.configure("archive", history="0", deletion_grace="0s", small_file="0")
@@ -203,6 +208,7 @@ def test_a_key_does_not_end_what_a_mark_names(place):
     lab.ecfs("key", "init", "--key", "split", archive.path)
 
 
+@pytest.mark.slow
 def test_what_a_mark_names_is_kept_until_it_is_removed(place, archive):
     """Without a history, over packing, a recovery, and beside a mount or without."""
     archive.configure("archive", history="0", deletion_grace="0s", pack_after="1s")

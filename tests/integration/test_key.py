@@ -39,6 +39,7 @@ def seen_at(endpoints):
     return found
 
 
+@pytest.mark.slow
 def test_endpoints_learn_nothing_and_the_key_brings_all_back(place, archive):
     mount = place.mount(archive)
     before = write_tree(mount)
@@ -63,6 +64,7 @@ def test_endpoints_learn_nothing_and_the_key_brings_all_back(place, archive):
     assert seen_at(again.endpoints) == set()
 
 
+@pytest.mark.slow
 def test_it_comes_back_from_stripes_alone(place, archive):
     mount = place.mount(archive)
     write_tree(mount)
@@ -99,6 +101,7 @@ def test_without_its_key_it_does_not_open(place, archive):
 
 
 @pytest.mark.parametrize("code", ["rs:4+2", "copies:3", "ldpc:4+4", "basic:4+4"])
+@pytest.mark.slow
 def test_what_is_lost_is_made_good_without_the_content(place, code):
     archive = lab.Archive(place.path / "archive", place.directories([*lab.NAMES, "grove", "haven"]), code)
     archive.init("--key", "file")
@@ -117,6 +120,7 @@ def test_what_is_lost_is_made_good_without_the_content(place, code):
     assert seen_at(archive.endpoints) == set()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_was_away_is_filled_up_and_files_change_their_code(place, archive):
     archive.configure("archive", deletion_grace="0")
     mount = place.mount(archive)
@@ -133,6 +137,7 @@ def test_an_endpoint_that_was_away_is_filled_up_and_files_change_their_code(plac
     assert seen_at(archive.endpoints) == set()
 
 
+@pytest.mark.slow
 def test_stripes_are_added_without_the_content(place, archive):
     mount = place.mount(archive)
     before = write_tree(mount)
@@ -157,6 +162,7 @@ def shared(place):
     return made
 
 
+@pytest.mark.slow
 def test_the_endpoints_alone_bring_all_back(place, shared):
     before = lose_machine(place, shared)
     assert seen_at(shared.endpoints) == set()
@@ -177,6 +183,7 @@ def test_two_of_them_open_nothing(place, shared):
     assert len(words) == 2
 
 
+@pytest.mark.slow
 def test_forged_and_lost_shares_are_done_without_and_named(place, shared):
     before = lose_machine(place, shared)
     lab.flip(share_of(shared.endpoints[0]), 60)  # not even its checksum fits
@@ -202,6 +209,7 @@ def test_lost_and_damaged_shares_are_found_and_stored_anew(place, shared):
     assert share_of(shared.endpoints[0]).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_slots_that_an_endpoint_changed_are_not_taken_over(place, shared):
     """It has emptied them: with these nobody would ever get the key from shares again."""
     key = place.path / "copy of the key"
@@ -240,6 +248,7 @@ def test_a_lost_file_of_slots_is_told(place, shared):
     assert done.returncode != 0 and "key-slots is gone" in done.stderr
 
 
+@pytest.mark.slow
 def test_keys_that_are_given_are_shared_anew_where_nobody_has_a_share(place, shared):
     key = place.path / "copy of the key"
     shutil.copy2(shared.path / "key", key)
@@ -276,6 +285,7 @@ def test_an_init_that_was_begun_otherwise_is_not_gone_on_with(place):
     lab.ecfs("status", archive.path)
 
 
+@pytest.mark.slow
 def test_endpoints_come_and_go_with_their_shares(place, shared):
     mount = place.mount(shared)
     before = write_tree(mount)
@@ -320,6 +330,7 @@ def test_destroy_leaves_nothing_of_it(place, how):
     assert [path for endpoint in archive.endpoints for path in lab.files_below(endpoint.root)] == []
 
 
+@pytest.mark.slow
 def test_a_stripe_that_looks_sealed_keeps_no_archive_from_being_recovered(place):
     """One endpoint puts it there, under the archive's own UUID, where the archive has no key."""
     keyed = lab.Archive(place.path / "keyed", place.directories())

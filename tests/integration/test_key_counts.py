@@ -78,6 +78,7 @@ def stored(place, archive):
     return digest
 
 
+@pytest.mark.slow
 def test_status_tells_how_many_zones_have_theirs(place, archive):
     stored(place, archive)
     facts = sharing(archive)
@@ -93,6 +94,7 @@ def test_status_tells_how_many_zones_have_theirs(place, archive):
     lab.ecfs("wait", "--unmounted", archive.path)
 
 
+@pytest.mark.slow
 def test_too_few_are_a_warning_and_wait_fails_until_they_are_stored_again(place, archive):
     stored(place, archive)
     lose(archive.endpoints[:2])
@@ -110,6 +112,7 @@ def test_too_few_are_a_warning_and_wait_fails_until_they_are_stored_again(place,
     assert problems(archive)[0] == [] and check(archive) == 0
 
 
+@pytest.mark.slow
 def test_a_mount_stores_lost_shares_again_and_wait_means_that_the_key_survives(place, archive):
     lose(archive.endpoints[:4])
     data = bytearray(share_of(archive.endpoints[4]).read_bytes())
@@ -132,6 +135,7 @@ def test_a_mount_stores_lost_shares_again_and_wait_means_that_the_key_survives(p
     assert lab.digest(place.path / "got") == digest
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_comes_back_without_its_share_gets_it_again(place):
     server = place.sshd("fjord")
     archive = lab.Archive(place.path / "archive", [*place.directories(lab.NAMES[:5]), server])
@@ -146,6 +150,7 @@ def test_an_endpoint_that_comes_back_without_its_share_gets_it_again(place):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_forged_shares_are_told_and_left_as_they_are(place, archive):
     stored(place, archive)
     forged = [forge(endpoint) for endpoint in archive.endpoints[:2]]
@@ -173,6 +178,7 @@ def test_an_endpoint_that_is_down_has_what_it_had(place, archive):
     archive.endpoints[1].start()
 
 
+@pytest.mark.slow
 def test_what_a_mount_saw_lost_counts_as_lost_when_it_is_down(place, archive):
     stored(place, archive)
     for endpoint in archive.endpoints[:2]:
@@ -186,6 +192,7 @@ def test_what_a_mount_saw_lost_counts_as_lost_when_it_is_down(place, archive):
     assert failed.returncode == 1 and "archive's key" in failed.stderr, failed.stderr
 
 
+@pytest.mark.slow
 def test_zones_that_became_one_are_told_and_give_what_they_have(place):
     archive = make(place, [*lab.NAMES, "grove"])
     for name in ("amber", "birch"):
@@ -221,6 +228,7 @@ def test_a_zone_that_became_two_counts_once(place):
     assert number_of(more) == number_of(archive["birch"])
 
 
+@pytest.mark.slow
 def test_shares_that_were_copied_are_named(place, archive):
     stored(place, archive)
     shutil.rmtree(archive.path)
@@ -249,6 +257,7 @@ def test_a_share_that_cannot_be_told_keeps_new_endpoints_away(place, archive):
     archive.endpoints[0].start()
 
 
+@pytest.mark.slow
 def test_recover_holds_a_code_against_the_shares_before_it_claims(place, archive):
     stored(place, archive)
     key = place.path / "copy of the key"
@@ -266,6 +275,7 @@ def test_recover_holds_a_code_against_the_shares_before_it_claims(place, archive
     assert lab.Archive(path, archive.endpoints).json("status")["code"] == "rs:3+2"
 
 
+@pytest.mark.slow
 def test_a_drill_joins_the_key(place, archive):
     stored(place, archive)
     report = archive.json("drill", "--without", "amber,birch")
@@ -280,6 +290,7 @@ def test_a_drill_joins_the_key(place, archive):
 
 
 @pytest.mark.parametrize("lost", [["key"], ["key", "key-slots"], ["key-slots"]])
+@pytest.mark.slow
 def test_destroy_needs_no_key(place, archive, lost):
     stored(place, archive)
     for name in lost:
@@ -289,6 +300,7 @@ def test_destroy_needs_no_key(place, archive, lost):
     assert [path for endpoint in archive.endpoints for path in lab.files_below(endpoint.root)] == []
 
 
+@pytest.mark.slow
 def test_destroy_without_the_key_leaves_a_newer_copy_alone(place, archive):
     digest = stored(place, archive)
     (archive.path / "key").unlink()

@@ -61,6 +61,7 @@ def test_zones_share_it_where_endpoints_have_them(place):
     assert "all on disk" in done.stderr and "shares of them all" in done.stderr, "where it is made, zones can still be given"
 
 
+@pytest.mark.slow
 def test_another_machine_needs_nothing_but_what_endpoints_are_left(place, archive):
     before = lose_machine(place, archive)
     for endpoint in archive.endpoints[1:3]:
@@ -73,6 +74,7 @@ def test_another_machine_needs_nothing_but_what_endpoints_are_left(place, archiv
     assert key_of(again.path)["threshold"] == 3
 
 
+@pytest.mark.slow
 def test_fewer_endpoints_than_bring_it_back_open_nothing(place, archive):
     lose_machine(place, archive)
     assert seen_at(archive.endpoints) == set()
@@ -105,6 +107,7 @@ def test_where_it_cannot_be_shared_nothing_is_made_and_there_is_a_choice(place, 
 
 
 @pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.slow
 def test_what_it_offers_works(place, choice):
     words = choice.split()
     if "passphrase" in words:
@@ -122,6 +125,7 @@ def assert_kept(place, choice):
 
 
 @pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.slow
 def test_at_a_terminal_it_asks(place, choice):
     before = everything(place)
     command = [lab.PROGRAM, *init(place, ["one", "two"])]
@@ -144,6 +148,7 @@ def test_who_has_said_it_is_not_asked(place):
     assert not (place.path / "archive").exists()
 
 
+@pytest.mark.slow
 def test_a_code_by_which_more_could_read_is_refused_wherever_it_is_named(place, archive):
     (place.path / "file").write_text("content")
     archive.put(place.path / "file", "/file")
@@ -166,6 +171,7 @@ def test_plan_says_which_codes_take_more_zones(place):
     assert "With these codes" not in lab.ecfs("plan", "--code", "rs:4+2,rs:8+3").stdout
 
 
+@pytest.mark.slow
 def test_what_the_readme_tells_to_type_works(place):
     """Five minutes with six SSH accounts; then the machine goes, and two accounts with it."""
     readme = (lab.REPOSITORY / "README.md").read_text()

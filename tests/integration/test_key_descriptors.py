@@ -55,6 +55,7 @@ def other_digit(value):
     return ("1" if value[0] == "0" else "0") + value[1:]
 
 
+@pytest.mark.slow
 def test_another_machine_fetches_a_file_when_archive_and_two_endpoints_are_gone(place):
     servers = [place.sshd("amber"), place.sshd("birch"), *place.directories(["cedar", "delta"]),
                place.web("ember", "nginx"), place.web("fjord", "apache", "tls")]
@@ -80,6 +81,7 @@ def test_another_machine_fetches_a_file_when_archive_and_two_endpoints_are_gone(
     assert all(key[at:at + 16].hex() not in descriptor.read_text() for at in range(len(key) - 15)), "not the archive's"
 
 
+@pytest.mark.slow
 def test_the_descriptor_is_for_its_owner_alone(place, stored):
     archive, _, descriptor = stored
     assert stat.S_IMODE(descriptor.stat().st_mode) == 0o600
@@ -93,6 +95,7 @@ def test_the_descriptor_is_for_its_owner_alone(place, stored):
     assert done.returncode == 1 and "fec" in done.stderr and not done.stdout
 
 
+@pytest.mark.slow
 def test_without_keys_it_tells_sizes_and_places_and_needs_the_archives_key(place, stored):
     archive, digest, descriptor = stored
     full = descriptor.read_text().rpartition("[end]")[0]
@@ -110,6 +113,7 @@ def test_without_keys_it_tells_sizes_and_places_and_needs_the_archives_key(place
 
 
 @pytest.mark.parametrize("code", ["rs:4+2", "ldpc:3+3", "copies:3"])
+@pytest.mark.slow
 def test_endpoints_that_return_other_bytes_are_named_and_read_around(place, code):
     names = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]
     archive = place.archive(place.directories(names), code, "--key", "file")
@@ -138,6 +142,7 @@ def test_endpoints_that_return_other_bytes_are_named_and_read_around(place, code
     assert all(f"endpoint {name}: " in done.stderr for name in list(stripes)[:4]), done.stderr
 
 
+@pytest.mark.slow
 def test_a_liar_that_needs_to_be_believed_is_named(place, stored):
     archive, digest, descriptor = stored
     stripes = {endpoint.name: path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
@@ -154,6 +159,7 @@ def test_a_liar_that_needs_to_be_believed_is_named(place, stored):
         assert found == digest
 
 
+@pytest.mark.slow
 def test_a_liar_is_found_beside_an_endpoint_that_hangs(place):
     archive = place.archive([place.sshd("amber"), place.sshd("birch"), *place.directories(["cedar", "delta", "elm", "fir"])],
                             "rs:4+2", "--key", "file")
@@ -172,6 +178,7 @@ def test_a_liar_is_found_beside_an_endpoint_that_hangs(place):
     assert found == digest, done.stderr
 
 
+@pytest.mark.slow
 def test_a_liar_that_says_the_truth_when_it_is_asked_again_does_no_harm(place):
     """What was compared is what is decoded."""
     liars = [Liar("liar0"), Liar("liar1")]
@@ -208,6 +215,7 @@ def test_a_liar_that_says_the_truth_when_it_is_asked_again_does_no_harm(place):
             liar.kill()
 
 
+@pytest.mark.slow
 def test_stripes_that_are_short_or_empty_are_read_around(place, stored):
     archive, digest, descriptor = stored
     stripes = [path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)]
@@ -219,6 +227,7 @@ def test_stripes_that_are_short_or_empty_are_read_around(place, stored):
     assert done.returncode == 1 and "endpoint " in done.stderr
 
 
+@pytest.mark.slow
 def test_what_was_changed_in_a_descriptor_gives_no_other_bytes(place, stored):
     _, digest, descriptor = stored
     text = descriptor.read_text()
@@ -251,6 +260,7 @@ def test_what_was_changed_in_a_descriptor_gives_no_other_bytes(place, stored):
         assert fetch(place, descriptor)[1] is None, end
 
 
+@pytest.mark.slow
 def test_files_of_several_objects_holes_and_parts_have_descriptors(place):
     place.object_max = 64 * KIB
     archive = place.archive(place.directories(), "rs:4+2", "--key", "file")
@@ -279,6 +289,7 @@ def test_files_of_several_objects_holes_and_parts_have_descriptors(place):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_export_takes_no_lie_for_the_truth(place, archive):
     source, descriptor = place.path / "source", place.path / "descriptor"
     digest = lab.write_pattern(source, SIZE)

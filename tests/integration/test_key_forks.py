@@ -69,6 +69,7 @@ class World:
 
 
 @pytest.mark.parametrize("n_attributes", [1, 40, 250], ids=["short", "longer", "with-a-snapshot"])
+@pytest.mark.slow
 def test_what_another_copy_wrote_is_not_added_to_what_most_have(place, n_attributes):
     """The other copy wrote more than the one that counts, at two of six; and some of its files lie at a third."""
     world = World(place)
@@ -89,6 +90,7 @@ def test_what_another_copy_wrote_is_not_added_to_what_most_have(place, n_attribu
     assert set(LIARS) <= set(re.findall(r"endpoint (\w+): journal/\S+ is of another copy", said)), said
 
 
+@pytest.mark.slow
 def test_a_recovery_is_not_undone_by_who_lies_and_who_was_away(place):
     """An archive is recovered with four of six and goes on; then two of the four show what was before, as the two that
     were away do."""
@@ -131,6 +133,7 @@ def die_among_markers(place, world, names):
     raise AssertionError("no step has these markers written")
 
 
+@pytest.mark.slow
 def test_what_a_recovery_left_that_died_is_not_what_the_archive_is(place, monkeypatch):
     """It has written its markers at two of six and died. The archive goes on without it, and takes them back where it can:
     one of the two is away meanwhile, and then two lie."""

@@ -114,6 +114,7 @@ def recover(place, endpoints, *options, **how):
 
 @pytest.mark.several_objects
 @pytest.mark.parametrize("kept", ["split", "file"])
+@pytest.mark.slow
 def test_what_was_open_is_closed(place, archive, kept):
     key = key_init_file(place, archive) if kept == "file" else key_init(archive)
     assert open_journal(archive.endpoints) == []
@@ -135,6 +136,7 @@ def test_what_was_open_is_closed(place, archive, kept):
     assert seen_at(again.endpoints[1:]) == set()
 
 
+@pytest.mark.slow
 def test_what_a_lost_machine_would_have_deleted_is_told_and_removed(place, archive):
     archive.configure("archive", deletion_grace="1h")
     key_init(archive)
@@ -156,6 +158,7 @@ def test_what_a_lost_machine_would_have_deleted_is_told_and_removed(place, archi
     lab.assert_same_tree(archive.tree, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_before_it_is_moved_all_is_there(place, archive):
     """Half of it is moved; the machine is lost, and two endpoints; who has the key as a file reads it as well."""
     key_init(archive)
@@ -182,6 +185,7 @@ def test_before_it_is_moved_all_is_there(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_it_says_what_is_wrong(place, archive):
     mount = place.mount(archive)
     done = key_init(archive, check=False)
@@ -217,6 +221,7 @@ def test_destroy_leaves_a_newer_copy_alone_where_a_key_was_only_begun(place, arc
     assert done.returncode == 1 and "newer copy" in done.stderr, done
 
 
+@pytest.mark.slow
 def test_a_code_opens_it(place, archive):
     code = place.path / "code"
     key_init(archive, "--code", "--code-file", code)
@@ -228,6 +233,7 @@ def test_a_code_opens_it(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_no_code_is_given_that_opens_nothing(place, archive):
     key_init(archive, "--code", "--code-file", place.path / "code")
     again = place.path / "another code"
@@ -237,6 +243,7 @@ def test_no_code_is_given_that_opens_nothing(place, archive):
     assert not again.exists()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_was_away_is_tidied_up_later(place, archive):
     archive.endpoints[0].kill()
     key_init_file(place, archive)
@@ -250,6 +257,7 @@ def test_an_endpoint_that_was_away_is_tidied_up_later(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_what_is_being_written_is_left_for_the_next_time(place, archive):
     key_init(archive)
     mount = place.mount(archive)
@@ -268,6 +276,7 @@ def test_what_is_being_written_is_left_for_the_next_time(place, archive):
     assert seen_at(archive.endpoints) == set()
 
 
+@pytest.mark.slow
 def test_moving_that_is_killed_goes_on(place, archive):
     key_init(archive)
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
@@ -300,6 +309,7 @@ def forged_segment(archive, number, record):
     return head + struct.pack("<Q", xxh3_64(head)) + packed
 
 
+@pytest.mark.slow
 def test_unsealed_changes_of_liars_are_refused(place, archive):
     """Two of six make a segment that would remove everything: as the journal goes on, and in place of what is sealed."""
     own = archive_uuid(archive)
@@ -320,6 +330,7 @@ def test_unsealed_changes_of_liars_are_refused(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_unsealed_files_of_liars_are_refused(place, archive):
     """All endpoints have stripes of a file that the catalog does not know and that is newer than all it knows."""
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
@@ -362,6 +373,7 @@ def check_lost(place, archive):
     shutil.rmtree(again.path)
 
 
+@pytest.mark.slow
 def test_lost_while_half_of_the_markers_left_are_under_the_key(place):
     """Two endpoints are lost with the machine; of the others two have their markers as before. No more than half of them
     say that there is no key, so they may lie, but they are needed."""
@@ -399,6 +411,7 @@ def check_goes_on(place, archive):
     shutil.rmtree(again.path)
 
 
+@pytest.mark.slow
 def test_a_mount_closes_what_was_left_open(place, archive):
     """The archive has its key, and who gave it was killed before anything could be removed."""
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
@@ -419,6 +432,7 @@ def test_a_mount_closes_what_was_left_open(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_status_says_that_it_was_interrupted(place, archive):
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
     before, steps = Kept(place, roots), Steps(place, roots)
@@ -438,6 +452,7 @@ def test_status_says_that_it_was_interrupted(place, archive):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_killed_at_any_step_it_goes_on(place, archive):
     before = Kept(place, [archive.path, *[endpoint.root for endpoint in archive.endpoints]])
     steps = Steps(place, [archive.path, *[endpoint.root for endpoint in archive.endpoints]])

@@ -88,6 +88,7 @@ def test_journal_without_key_tells_names(place):
     assert not (archive.path / "key").exists()
 
 
+@pytest.mark.slow
 def test_all_comes_back_with_the_key(place, keyed):
     endpoints, key, tree = keyed
     before = state_of(endpoints)
@@ -109,6 +110,7 @@ def test_all_comes_back_with_the_key(place, keyed):
         assert path.read_bytes()[14:16] == b"\1\0"
 
 
+@pytest.mark.slow
 def test_nothing_comes_back_without_the_key(place, keyed):
     endpoints, key, _ = keyed
     other = place.archive(place.directories(), "rs:4+2", "--key", "file")

@@ -185,6 +185,7 @@ def fsck(archive, *options):
 
 
 @pytest.mark.parametrize("how", LIES)
+@pytest.mark.slow
 def test_a_mount_and_fsck_go_on(place, world, how):
     before = honest(world)
     lie(world, how)
@@ -212,6 +213,7 @@ def test_a_mount_and_fsck_go_on(place, world, how):
 
 
 @pytest.mark.parametrize("how", LIES)
+@pytest.mark.slow
 def test_it_is_recovered_and_salvaged(place, world, how):
     key = place.path / "key"
     shutil.copy2(world.archive.path / "key", key)
@@ -240,6 +242,7 @@ def recover(place, world, tree=None):
 
 
 @pytest.mark.parametrize("how", [replays, forgets, exchanges])
+@pytest.mark.slow
 def test_endpoints_that_were_away_do_not_help_those_that_lie(place, how):
     """Two honest ones missed what `wait` said is safe, and two lie about it: only the other two of six say it."""
     world = make_world(place, lab.NAMES)

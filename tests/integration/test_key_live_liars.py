@@ -542,11 +542,13 @@ def comes_back(place, world, lie):
 
 
 @pytest.mark.parametrize("lie", LIES)
+@pytest.mark.slow
 def test_a_mount_and_fsck_go_on(place, world, lie):
     goes_on(place, world, lie)
 
 
 @pytest.mark.parametrize("lie", [pytest.param(lie, marks=pytest.mark.nightly) if lie is Stalls else lie for lie in LIES])
+@pytest.mark.slow
 def test_it_is_recovered(place, world, lie):
     comes_back(place, world, lie)
 
@@ -640,6 +642,7 @@ def test_whatever_they_say(place, world, what, seed):
     what(place, world, type(f"Anything{seed}", (Anything,), {"seed": Anything.seed + seed}))
 
 
+@pytest.mark.slow
 def test_what_is_thrown_away_is_not_rebuilt_for_ever(place, world):
     """To rebuild what one has thrown away, what the other should have is read, and so on."""
     world.lies(Drops)

@@ -30,6 +30,7 @@ def make(place, *options):
     return archive, tree
 
 
+@pytest.mark.slow
 def test_recover_says_whether_a_key_authenticates_what_it_found(place):
     archive, _ = make(place, "--key", "split")
     shutil.rmtree(archive.path)
@@ -38,6 +39,7 @@ def test_recover_says_whether_a_key_authenticates_what_it_found(place):
     assert again.json("status")["key"] in done.stdout
 
 
+@pytest.mark.slow
 def test_who_knows_of_a_key_is_not_shown_an_archive_without_one(place):
     """As most accounts together could: they have made up all that there is."""
     archive, _ = make(place, "--key", "none")
@@ -67,6 +69,7 @@ def opened_by(program, files, opener):
     return False
 
 
+@pytest.mark.slow
 def test_fewer_accounts_than_needed_open_nothing_with_the_passphrase(place, monkeypatch):
     """Nor with what they have kept of what they had before."""
     right = secret(place, "right", "the right passphrase")
@@ -137,6 +140,7 @@ class Watch(threading.Thread):
         self.join()
 
 
+@pytest.mark.slow
 def test_nobody_learns_anything_in_a_whole_life(place, monkeypatch):
     """Neither the accounts, at any moment, nor who reads logs, arguments, environments and the files that programs leave."""
     temporary = place.path / "temporary"
@@ -209,6 +213,7 @@ def test_nobody_learns_anything_in_a_whole_life(place, monkeypatch):
 
 
 @pytest.mark.parametrize("machine", ["here", "lost"])
+@pytest.mark.slow
 def test_as_many_as_may_lie_show_what_they_had_last_week(place, machine):
     """All of it, also their key files."""
     archive, _ = make(place, "--key", "split")
@@ -270,6 +275,7 @@ def replaces_an_endpoint(place):
 
 
 @pytest.mark.parametrize("begin", [adds_a_way, adds_an_endpoint, replaces_an_endpoint, takes_a_way_away])
+@pytest.mark.slow
 def test_killed_at_any_step_the_key_comes_back(place, begin):
     """With the machine lost, and two endpoints that it had before."""
     archive, tree, opens, words = begin(place)

@@ -48,6 +48,7 @@ def await_full(mount):
 
 @pytest.mark.parametrize("restarts", ["no", "umount", "kill"])
 @pytest.mark.parametrize("object_max", ["1GiB", "4MiB"], ids=["one", "many"])
+@pytest.mark.slow
 def test_with_too_few_stripes_left_it_is_stored_anew(place, archive, object_max, restarts):
     archive.configure("archive", object_max=object_max)
     mount = place.mount(archive)
@@ -94,6 +95,7 @@ def test_what_is_not_what_was_stored_does_not_take_its_place(place, archive):
     assert not any(path.exists() for path in lost)
 
 
+@pytest.mark.slow
 def test_what_may_come_back_is_not_given_up_for_less(place):
     archive = lab.Archive(place.path / "archive", place.directories([*lab.NAMES, "grove", "haven"]))
     archive.init("--key", "file")
@@ -158,6 +160,7 @@ def lags(endpoint, n_before):
 
 
 @pytest.mark.parametrize("ends", ["lives on", "killed"])
+@pytest.mark.slow
 def test_no_key_sees_two_contents_of_a_file_that_changes_while_stripes_lag(place, kept, ends):
     mount, late = place.mount(kept), kept.endpoints[4:]
     path = mount.path / "file"
@@ -212,6 +215,7 @@ class Killer:
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_killed_at_each_step_of_being_stored_anew_it_is_whole(place, kept):
     size = 3 * MIB + 77
     mount, late, backup = place.mount(kept), kept.endpoints[4:], place.path / "backup"

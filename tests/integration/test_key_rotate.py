@@ -72,6 +72,7 @@ def key_files(archive):
             for endpoint in archive.endpoints}
 
 
+@pytest.mark.slow
 def test_what_was_stored_stays_and_what_comes_is_under_the_new_key(place, archive):
     before, files = keys_of(archive), key_files(archive)
     rotate(archive)
@@ -96,6 +97,7 @@ def salvage(place, endpoints, *options):
     return lab.describe_tree(target)
 
 
+@pytest.mark.slow
 def test_salvage_reads_what_is_under_both(place, archive):
     rotate(archive)
     add_file(place, archive, "new")
@@ -106,6 +108,7 @@ def test_salvage_reads_what_is_under_both(place, archive):
         lab.assert_same_tree(archive.tree, salvage(place, archive.endpoints[2:], *options))
 
 
+@pytest.mark.slow
 def test_what_lies_under_the_old_key_is_counted_and_moved(place, archive):
     rotate(archive)
     assert archive.json("status")["retired_objects"] == 3
@@ -117,6 +120,7 @@ def test_what_lies_under_the_old_key_is_counted_and_moved(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_what_waits_for_its_deletion_under_the_old_key_is_counted(place, archive):
     archive.configure("archive", deletion_grace="1h")
     rotate(archive)
@@ -201,6 +205,7 @@ def kill_when_three_have_it(place, archive):
     raise AssertionError("it was never killed there")
 
 
+@pytest.mark.slow
 def test_who_went_on_under_the_old_key_is_believed_when_key_files_of_the_new_one_turn_up(place, archive):
     """It was killed when three endpoints had these, as many as bring a key back; two of them were away next time."""
     kill_when_three_have_it(place, archive)
@@ -208,6 +213,7 @@ def test_who_went_on_under_the_old_key_is_believed_when_key_files_of_the_new_one
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_killed_at_any_step_it_goes_on(place, archive):
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
     before, steps = Kept(place, roots), Steps(place, roots)
@@ -238,6 +244,7 @@ def test_killed_at_any_step_it_goes_on(place, archive):
             raise AssertionError(f"killed {where}: {error}") from error
 
 
+@pytest.mark.slow
 def test_an_old_copy_with_the_old_key_does_no_harm(place, archive):
     old = shutil.copytree(archive.path, place.path / "old copy")
     rotate(archive)
@@ -253,6 +260,7 @@ def test_an_old_copy_with_the_old_key_does_no_harm(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_a_key_that_is_a_file_alone_wants_a_copy_first(place):
     archive = make(place, "--key", "file")
     refused = rotate(archive, check=False)
@@ -270,6 +278,7 @@ def test_a_key_that_is_a_file_alone_wants_a_copy_first(place):
 
 
 @pytest.mark.parametrize("kind", ["alone", "code", "passphrase", "recipient"])
+@pytest.mark.slow
 def test_ways_that_need_a_secret_are_given_again_or_dropped(place, kind):
     words = {"code": ["--code", "--code-file", place.path / "new"],
              "passphrase": ["--passphrase", "--passphrase-file", secret(place, "second", "another passphrase")],
@@ -304,6 +313,7 @@ def test_ways_that_need_a_secret_are_given_again_or_dropped(place, kind):
     lab.assert_same_tree(archive.tree, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_was_away_gets_the_new_key_file(place, archive):
     archive.endpoints[0].kill()
     rotate(archive)
@@ -338,6 +348,7 @@ def check_usable(place, archive, name):
     add_directory(place, archive, name)
 
 
+@pytest.mark.slow
 def test_zones_that_cannot_share_a_key_change_nothing(place):
     """Every way that the refusal names is one."""
     archive = make(place, names=lab.NAMES[:5], code="rs:3+2")
@@ -367,6 +378,7 @@ def test_zones_that_cannot_share_a_key_change_nothing(place):
         whole.restore()
 
 
+@pytest.mark.slow
 def test_too_few_endpoints_change_nothing(place, archive):
     key = keys_of(archive)["key"]
     for endpoint in archive.endpoints[:2]:
@@ -385,6 +397,7 @@ def test_too_few_endpoints_change_nothing(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_while_it_is_interrupted_nothing_is_stored(place, archive):
     (place.path / "x").write_bytes(b"x")
     (place.path / "mnt").mkdir()
@@ -402,6 +415,7 @@ def test_while_it_is_interrupted_nothing_is_stored(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_one_that_was_interrupted_and_cannot_end_is_taken_back(place, archive):
     """Endpoints that it began with are gone."""
     kill_when_three_have_it(place, archive)
@@ -423,6 +437,7 @@ def test_one_that_was_interrupted_and_cannot_end_is_taken_back(place, archive):
     check_lost(place, archive)
 
 
+@pytest.mark.slow
 def test_one_that_was_interrupted_and_cannot_be_shared_any_more_is_taken_back(place, archive):
     """Six zones have become two."""
     kill_when_three_have_it(place, archive)
@@ -441,6 +456,7 @@ def test_one_that_was_interrupted_and_cannot_be_shared_any_more_is_taken_back(pl
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_killed_at_any_step_and_taken_back_it_does_no_harm(place, archive):
     """What is stored after that is believed, whatever key files of the new key turn up again."""
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
@@ -473,6 +489,7 @@ def test_killed_at_any_step_and_taken_back_it_does_no_harm(place, archive):
     assert n_taken_back > 0
 
 
+@pytest.mark.slow
 def test_a_mounted_archive_keeps_its_key(place, archive):
     mount = place.mount(archive)
     refused = rotate(archive, check=False)
@@ -480,6 +497,7 @@ def test_a_mounted_archive_keeps_its_key(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_endpoints_with_what_they_had_before_are_known(place, archive):
     """Two of them were put back to the day before the key was another one."""
     kept = Kept(place, [endpoint.root for endpoint in archive.endpoints[:2]])
@@ -494,6 +512,7 @@ def test_endpoints_with_what_they_had_before_are_known(place, archive):
     assert len(keys_of(again)["retired"]) == 1
 
 
+@pytest.mark.slow
 def test_who_is_taken_out_is_no_longer_to_read(place):
     archive = make(place, names=[*lab.NAMES, "grove"], code="rs:3+2")
     said = lab.ecfs("endpoint", "distrust", archive.path, "amber").stdout
@@ -529,6 +548,7 @@ def first_bytes(place, archive, name):
     return found
 
 
+@pytest.mark.slow
 def test_who_has_the_retired_key_forges_stripes_of_what_was_not_moved(place, archive):
     """With an account. Who reads all of an object compares it with what was stored; who reads a part cannot."""
     lab.write_pattern(place.path / "victim", 400_003, 3)

@@ -49,6 +49,7 @@ def assert_readable(place, archive):
 
 
 @pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.slow
 def test_old_tags_are_read_checked_and_repaired(place, old, journal):
     if not journal:
         for endpoint in old:

@@ -60,6 +60,7 @@ def state_of(endpoints):
 
 
 @pytest.mark.parametrize("how", ["passphrase", "alone", "code", "recipient"])
+@pytest.mark.slow
 def test_it_opens_with_what_was_kept_and_with_nothing_else(place, how):
     kept = Kept(place, how)
     archive = kept.init()
@@ -79,6 +80,7 @@ def test_it_opens_with_what_was_kept_and_with_nothing_else(place, how):
     assert kinds(again) == [how] and (again.path / "key").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_the_right_passphrase_opens_nothing_with_fewer_accounts_than_are_needed(place):
     kept = Kept(place, "passphrase")
     archive = kept.init()
@@ -98,6 +100,7 @@ def test_the_right_passphrase_opens_nothing_with_fewer_accounts_than_are_needed(
 
 
 @pytest.mark.parametrize("how", ["passphrase", "code", "recipient"])
+@pytest.mark.slow
 def test_lying_endpoints_take_no_way_in_away_and_are_not_asked_for_long(place, how):
     """One has emptied its slots, one has slots of its own that cost as much as they may, and another's share."""
     kept = Kept(place, how)
@@ -119,6 +122,7 @@ def test_lying_endpoints_take_no_way_in_away_and_are_not_asked_for_long(place, h
     assert lab.run(FSCK, "-n", again.path, check=False).stdout.count("its share of the archive's key") == 2
 
 
+@pytest.mark.slow
 def test_a_liar_makes_nobody_ask(place):
     """Whose slot nobody else has: the keys of the others open without a question."""
     kept = Kept(place, "split")
@@ -144,6 +148,7 @@ def test_a_liar_makes_nobody_ask(place):
 # Where secrets come from
 
 
+@pytest.mark.slow
 def test_it_is_asked_for_at_the_terminal_by_a_program_or_found_among_credentials(place):
     archive = lab.Archive(place.path / "archive", place.directories())
     words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
@@ -165,6 +170,7 @@ def test_it_is_asked_for_at_the_terminal_by_a_program_or_found_among_credentials
     assert lab.run(*check_command, check=False).returncode == 1
 
 
+@pytest.mark.slow
 def test_a_secret_that_anybody_may_read_is_refused(place):
     kept = Kept(place, "passphrase")
     archive = kept.init()
@@ -182,6 +188,7 @@ def test_a_secret_that_anybody_may_read_is_refused(place):
 # Adding and taking away
 
 
+@pytest.mark.slow
 def test_ways_come_and_go_and_each_alone_brings_all_back(place):
     kept = Kept(place, "split")
     archive = kept.init()
@@ -235,6 +242,7 @@ def told(archive):
 
 
 @pytest.mark.parametrize("mounted", [True, False])
+@pytest.mark.slow
 def test_shares_without_a_slot_are_vouched_for_by_nobody(place, mounted):
     archive = Kept(place, "split").init()
     mount = place.mount(archive)
@@ -265,6 +273,7 @@ def test_shares_without_a_slot_are_vouched_for_by_nobody(place, mounted):
     assert "damaged" not in refused.stderr
 
 
+@pytest.mark.slow
 def test_what_is_needed_beside_the_endpoints_is_told(place):
     kept = Kept(place, "split")
     archive = kept.init()
@@ -282,6 +291,7 @@ def test_what_is_needed_beside_the_endpoints_is_told(place):
     assert "comes back with a code, which is not tried here, from any 1 of the 5 zones" in drill
 
 
+@pytest.mark.slow
 def test_a_passphrase_that_is_needed_with_the_shares_is_told(place):
     archive = Kept(place, "passphrase").init()
     status, drill = told(archive)
@@ -305,6 +315,7 @@ def test_status_speaks_of_no_shares_where_there_are_none(place):
     assert "1 of 6 zones have the key file now" in told and "share" not in told, told
 
 
+@pytest.mark.slow
 def test_what_was_removed_or_is_at_too_few_endpoints_is_not_vouched_for(place):
     archive = Kept(place, "split").init()
     code = place.path / "written down"
@@ -328,6 +339,7 @@ def test_what_was_removed_or_is_at_too_few_endpoints_is_not_vouched_for(place):
     assert check(archive).returncode == 0
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_away_gets_the_new_file_by_fsck(place):
     kept = Kept(place, "split")
     archive = kept.init()
@@ -349,6 +361,7 @@ def test_an_endpoint_that_is_away_gets_the_new_file_by_fsck(place):
 
 @pytest.mark.parametrize("way", ["split", "passphrase"])
 @pytest.mark.parametrize("mounted", [False, True], ids=["alone", "mounted"])
+@pytest.mark.slow
 def test_a_slot_with_new_shares_is_not_safe_before_it_outlives_any_loss(place, way, mounted):
     """Three shares bring it back, and any two endpoints may vanish: five must have theirs."""
     archive = Kept(place, "code").init()
@@ -382,6 +395,7 @@ def test_a_slot_with_new_shares_is_not_safe_before_it_outlives_any_loss(place, w
         before.restore()
 
 
+@pytest.mark.slow
 def test_where_a_secret_cannot_be_shared_a_passphrase_is_taken_alone_only_when_told(place):
     endpoints = place.directories(["one", "two"])
     kept = Kept(place, "passphrase", endpoints, "copies:2")
@@ -398,6 +412,7 @@ def test_where_a_secret_cannot_be_shared_a_passphrase_is_taken_alone_only_when_t
 
 
 @pytest.mark.parametrize("how", ["file", "code"])
+@pytest.mark.slow
 def test_what_was_not_shared_can_be_shared_later(place, how):
     kept = Kept(place, how)
     archive = kept.init()
@@ -410,6 +425,7 @@ def test_what_was_not_shared_can_be_shared_later(place, how):
     assert kinds(again) == (["split"] if how == "file" else ["code", "split"])
 
 
+@pytest.mark.slow
 def test_no_code_is_left_in_memory_once_it_was_shown_or_read(place):
     """Nor in a buffer of stdio."""
     archive = Kept(place, "file").init()
@@ -455,6 +471,7 @@ def test_the_program_at_endpoints_is_shown_by_its_digest(place, how):
         assert digest in added
 
 
+@pytest.mark.slow
 def test_files_without_a_revision_open_and_get_one(place):
     """As they were written before there were other slots than split ones."""
     kept = Kept(place, "split")
@@ -486,6 +503,7 @@ def test_endpoints_come_and_go_where_nothing_is_shared(place):
     assert done.returncode != 0 and "key-slots is gone" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_init_that_was_killed_is_made_again_with_the_passphrase_that_is_given_now(place):
     kept = Kept(place, "passphrase")
     archive = kept.init()
@@ -497,6 +515,7 @@ def test_an_init_that_was_killed_is_made_again_with_the_passphrase_that_is_given
     assert {len(list((endpoint.root / "keys").iterdir())) for endpoint in archive.endpoints} == {1}
 
 
+@pytest.mark.slow
 def test_keys_that_were_given_are_not_shared_where_a_passphrase_was_needed(place):
     kept = Kept(place, "passphrase")
     archive = kept.init()
@@ -524,6 +543,7 @@ def salvage(archive, *words, check=True):
 
 @pytest.mark.parametrize("how", ["split", "passphrase", "alone", "code", "recipient"])
 @pytest.mark.parametrize("aes", [[], ["--slow-aes"]], ids=["library", "slow"])
+@pytest.mark.slow
 def test_the_second_implementation_opens_it_too(place, how, aes):
     kept = Kept(place, how)
     archive = kept.init()

@@ -44,6 +44,7 @@ def put_file(place, archive, name, *options, check=True):
     return lab.ecfs("put", archive.path, place.path / "content", f"/{name}", *options, check=check)
 
 
+@pytest.mark.slow
 def test_init_says_how_many_zones_bring_it_back(place, archive):
     assert "in 3 zones, of which any 1 may vanish" in archive.said, archive.said
     assert "Any 2 of the 3 zones bring it back" in archive.said, archive.said
@@ -58,6 +59,7 @@ def test_init_says_how_many_zones_bring_it_back(place, archive):
     assert "without any 1 of the 3 zones" in lab.ecfs("drill", archive.path).stdout
 
 
+@pytest.mark.slow
 def test_with_a_zone_and_the_machine_lost_all_comes_back(place, archive):
     before = lose_machine(place, archive)
     at_endpoints = {endpoint: place.path / f"kept-{endpoint.name}" for endpoint in archive.endpoints}
@@ -73,6 +75,7 @@ def test_with_a_zone_and_the_machine_lost_all_comes_back(place, archive):
             shutil.copytree(copy, endpoint.root)
 
 
+@pytest.mark.slow
 def test_with_any_two_endpoints_lost_all_comes_back(place, archive):
     """As files do, wherever these are."""
     lose_machine(place, archive)
@@ -83,6 +86,7 @@ def test_with_any_two_endpoints_lost_all_comes_back(place, archive):
         assert not again.path.exists()
 
 
+@pytest.mark.slow
 def test_one_zone_opens_nothing(place, archive):
     lose_machine(place, archive)
     assert seen_at(archive.endpoints) == set()
@@ -118,6 +122,7 @@ def forge_shares(_, archive):
 
 
 @pytest.mark.parametrize("lie", [forge_list, forge_shares])
+@pytest.mark.slow
 def test_a_zone_that_lies_does_no_harm(place, archive, lie):
     """Both of its endpoints, alike."""
     before = lose_machine(place, archive)
@@ -130,6 +135,7 @@ def test_a_zone_that_lies_does_no_harm(place, archive, lie):
     assert lab.run(FSCK, "-n", again.path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_share_that_one_endpoint_has_left_is_lost_with_it(place, archive):
     """So that two endpoints in two zones take two shares of three."""
     put_file(place, archive, "file")
@@ -147,6 +153,7 @@ def test_a_share_that_one_endpoint_has_left_is_lost_with_it(place, archive):
     assert problems(archive)[0] == []
 
 
+@pytest.mark.slow
 def test_codes_that_survive_more_are_refused_and_this_one_never_is(place, archive):
     put_file(place, archive, "file", "--code", "rs:5+1")
     put_file(place, archive, "same", "--code", "rs:3+2")
@@ -175,6 +182,7 @@ def test_a_code_that_is_refused_does_not_count_as_one_in_use(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_it_is_recovered_by_stripes_alone_and_goes_on(place, archive):
     """What the catalog had noted of the codes that are allowed is gone then."""
     lose_machine(place, archive)
@@ -190,6 +198,7 @@ def test_it_is_recovered_by_stripes_alone_and_goes_on(place, archive):
     assert problems(again)[0] == []
 
 
+@pytest.mark.slow
 def test_with_more_zones_another_key_is_advised_and_needs_more_of_them(place, archive):
     """Any two of six zones may vanish, and two of the three that there were could read."""
     put_file(place, archive, "file")
@@ -213,6 +222,7 @@ def test_with_more_zones_another_key_is_advised_and_needs_more_of_them(place, ar
     assert lab.digest(place.path / "got") == lab.digest(place.path / "content")
 
 
+@pytest.mark.slow
 def test_the_key_can_be_shared_rotated_and_given_later_too(place):
     archive = make(place, "--key", "file")
     lab.ecfs("key", "add", archive.path, "--split")
@@ -228,6 +238,7 @@ def test_the_key_can_be_shared_rotated_and_given_later_too(place):
     assert lab.digest(place.path / "got") == lab.digest(place.path / "content")
 
 
+@pytest.mark.slow
 def test_an_archive_without_a_key_gets_one_by_its_zones(place):
     archive = make(place, "--key", "none")
     put_file(place, archive, "file")
@@ -241,6 +252,7 @@ def test_an_archive_without_a_key_gets_one_by_its_zones(place):
     assert lab.digest(place.path / "got") == lab.digest(place.path / "content")
 
 
+@pytest.mark.slow
 def test_endpoints_come_and_go_within_zones(place):
     archive = make(place, names=[*NAMES, "a3"])
     put_file(place, archive, "file")
@@ -259,6 +271,7 @@ def test_endpoints_come_and_go_within_zones(place):
     assert problems(archive)[0] == []
 
 
+@pytest.mark.slow
 def test_few_endpoints_with_two_stripes_each_share_it(place):
     archive = make(place, "--set", "allow_double=yes", names=["a1", "b1", "c1"])
     assert "Any 2 of the 3 endpoints bring it back" in archive.said, archive.said
@@ -267,6 +280,7 @@ def test_few_endpoints_with_two_stripes_each_share_it(place):
     lab.assert_same_tree(before, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_recover_takes_the_code_that_zones_share_the_key_for(place):
     """With two stripes in each of three zones two zones bring the key back: fewer than stripes that may be lost."""
     archive = make(place, names=["a1", "a2", "b1", "b2", "c1", "c2"], code="rs:4+2")

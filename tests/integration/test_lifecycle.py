@@ -90,6 +90,7 @@ def assert_whole(place, archive, top):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_readonly_gives_stripes_and_takes_none(place):
     archive = place.archive(place.directories([f"s{number}" for number in range(10)]))
     top = fill(place, archive)
@@ -114,6 +115,7 @@ def test_an_endpoint_that_is_readonly_gives_stripes_and_takes_none(place):
 
 @pytest.mark.several_objects
 @pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.slow
 def test_all_is_moved_off_an_endpoint_which_then_can_be_removed(place, mounted):
     archive = place.archive(place.directories([f"s{number}" for number in range(9)]))
     top = fill(place, archive)
@@ -149,6 +151,7 @@ def test_all_is_moved_off_an_endpoint_which_then_can_be_removed(place, mounted):
 
 @pytest.mark.long
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_a_dead_endpoint_is_replaced(place, archive):
     top = fill(place, archive)
     archive["s2"].kill()
@@ -175,6 +178,7 @@ def test_a_dead_endpoint_is_replaced(place, archive):
 
 
 @pytest.mark.parametrize("mounted", [False, True], ids=["without-mount", "mounted"])
+@pytest.mark.slow
 def test_an_emptied_place_is_replaced_by_naming_it(place, mounted):
     """Six endpoints for six stripes: no other can take over, and nothing but the place itself is there."""
     archive = place.archive(place.directories())
@@ -219,6 +223,7 @@ def test_an_emptied_place_is_replaced_by_naming_it(place, mounted):
     assert "another endpoint" in endpoint(archive, "test", "birch", check=False).stderr, "the old disk comes back"
 
 
+@pytest.mark.slow
 def test_replacing_in_the_same_place_goes_on_after_a_kill(place):
     archive = place.archive(place.directories())
     for number in range(40):
@@ -258,6 +263,7 @@ def test_what_is_found_again_under_a_mount_is_used_at_once(place):
     assert lab.run(FSCK, archive.path, "-n", "--deep", check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_what_has_no_other_place_is_told_and_stays(place):
     archive = place.archive(place.directories())
     lab.write_pattern(place.path / "wide", 300_000, 1)
@@ -294,6 +300,7 @@ def test_an_endpoint_stays_that_the_code_of_a_directory_needs(place):
 
 
 @pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.slow
 def test_a_drain_that_is_killed_goes_on(place, mounted):
     """SIGKILL of who moves, once some is moved: what is left to do is in the catalog."""
     archive = place.archive(place.directories([f"s{number}" for number in range(9)]))
@@ -326,6 +333,7 @@ def test_a_drain_that_is_killed_goes_on(place, mounted):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_a_drain_goes_on_while_files_are_replaced_and_deleted(place):
     archive = place.archive(place.directories([f"s{number}" for number in range(9)]))
     top = fill(place, archive)
@@ -362,6 +370,7 @@ def test_a_drain_goes_on_while_files_are_replaced_and_deleted(place):
     assert_whole(place, archive, top)
 
 
+@pytest.mark.slow
 def test_a_removed_endpoint_is_none_for_recover(place):
     archive = place.archive(place.directories([f"e{number}" for number in range(8)]))
     top = place.path / "tree"

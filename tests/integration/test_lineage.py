@@ -82,6 +82,7 @@ def copy_if_there(source, target):
         return target
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_made_while_the_archive_was_in_use_is_read_only(place):
     """No journal tells of what was stored in the seconds since."""
     archive = place.archive(place.directories())
@@ -143,6 +144,7 @@ def put_back_catalog(copy, path):
 
 
 @pytest.mark.parametrize("put_back", [put_back_over, put_back_new, put_back_catalog], ids=lambda how: how.__name__)
+@pytest.mark.slow
 def test_what_is_put_back_over_a_directory_that_was_in_use_is_recognised(place, put_back):
     """A stranger lost 45 of 48 acknowledged files by each of these."""
     archive = place.archive(place.directories())
@@ -167,6 +169,7 @@ def test_what_is_put_back_over_a_directory_that_was_in_use_is_recognised(place, 
     assert contents(tree_of(place, recovered)) == expected
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_mount_is_no_copy(place):
     """Whatever is on its way then."""
     archive = place.archive(place.directories())
@@ -210,6 +213,7 @@ def test_a_directory_that_was_moved_after_a_crash_says_what_to_do(place):
     assert not (archive.path / "in-use").exists()
 
 
+@pytest.mark.slow
 def test_who_says_what_nobody_else_does_is_named_and_can_be_distrusted(place):
     endpoints = place.directories(NAMES)
     archive = place.archive(endpoints)

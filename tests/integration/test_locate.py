@@ -49,6 +49,7 @@ def state(archive):
     return json.loads(lab.ecfs("swarm", "list", "--json", archive.path).stdout)
 
 
+@pytest.mark.slow
 def test_peers_find_each_other(place, nodes):
     ports, node = [lab.free_port(), lab.free_port()], free_udp_port()
     archive = place.archive(place.directories(), "rs:4+2", "--set", "segment_size=1M", lab.AS_USERS)
@@ -128,6 +129,7 @@ def fetched(place, capability, *more):
     return lab.digest(place.path / "fetched")
 
 
+@pytest.mark.slow
 def test_names_are_found_replaced_and_survive_a_third_of_the_nodes(place, nodes):
     archive = place.archive(place.directories(), "rs:4+2", lab.AS_USERS, "--set", "dht_port=0")
     digest = put_file(place, archive, 1)
@@ -182,6 +184,7 @@ def test_what_a_stranger_tells_makes_no_line_of_its_own(place, nodes):
     assert "\x1b" not in told and sum(line.startswith("keys") for line in told.splitlines()) == 1 and "[31mnone" in told
 
 
+@pytest.mark.slow
 def test_a_mount_keeps_what_is_published(place, nodes):
     """Who publishes may go, and so may all others who kept it."""
     archive = place.archive(place.directories(), "rs:4+2", lab.AS_USERS, "--set", f"dht_port={free_udp_port()}")
@@ -203,6 +206,7 @@ def test_a_mount_keeps_what_is_published(place, nodes):
     lab.until(lambda: lab.ecfs("locate", "--node", f"127.0.0.1:{crowd[1].port}", capability, check=False).returncode == 0, 30, "it is there again")
 
 
+@pytest.mark.slow
 def test_a_mount_alone_publishes_when_somebody_looks(place):
     port = free_udp_port()
     archive = place.archive(place.directories(), "rs:4+2", lab.AS_USERS)

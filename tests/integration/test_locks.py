@@ -2,6 +2,7 @@
 import json
 
 import lab
+import pytest
 import s3
 from test_s3_mount import contents, store  # noqa: F401 (a fixture)
 
@@ -22,6 +23,7 @@ def told(archive, bucket):
     return next(row["locks"] for row in rows if row["endpoint"] == bucket.name)
 
 
+@pytest.mark.slow
 def test_what_is_needed_stays_locked(place, store):  # noqa: F811
     store.set("lock")
     endpoints = [Locking(store, "amber"), Locking(store, "birch"), *place.directories(lab.NAMES[2:])]

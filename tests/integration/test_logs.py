@@ -73,6 +73,7 @@ def lose_machine(archive, mount):
 # Logs
 
 
+@pytest.mark.slow
 def test_small_files_are_records_of_one_log(place, archive, mount):
     write_files(mount.path / "d", 60)
     (mount.path / "large").write_bytes(os.urandom(40_000))
@@ -102,6 +103,7 @@ def test_all_is_there_after_a_crash(place, archive, mount):
 
 
 @pytest.mark.parametrize("lost", itertools.combinations(range(6), TOLERANCE))
+@pytest.mark.slow
 def test_any_endpoints_that_may_vanish_may(place, archive, lost):
     mount = place.mount(archive)
     write_files(mount.path / "d", 12)
@@ -114,6 +116,7 @@ def test_any_endpoints_that_may_vanish_may(place, archive, lost):
 
 @pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("has_journal", [True, False])
+@pytest.mark.slow
 def test_what_was_closed_comes_back_without_the_machine(place, has_journal, keyed):
     """Files that the journal tells of, files behind its end, and no file that was deleted or replaced before that."""
     archive = place.archive(place.directories(), "rs:4+2", *([] if keyed else ["--key", "none"]))
@@ -177,6 +180,7 @@ def test_files_of_one_name_are_set_apart_beside_each_other(place, archive, mount
 
 
 @pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.slow
 def test_torn_ends_at_as_many_endpoints_as_may_vanish_lose_nothing(place, keyed):
     """Without a key a record that one copy alone has comes back, but not under its name: anybody could have made it."""
     archive = place.archive(place.directories(), "rs:4+2", "--key", "file" if keyed else "none")
@@ -199,6 +203,7 @@ def test_torn_ends_at_as_many_endpoints_as_may_vanish_lose_nothing(place, keyed)
 # Packs
 
 
+@pytest.mark.slow
 def test_logs_become_packs_of_the_files_own_codes(place, archive):
     packing(archive)
     mount = place.mount(archive)
@@ -218,6 +223,7 @@ def test_logs_become_packs_of_the_files_own_codes(place, archive):
 
 
 @pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.slow
 def test_a_directory_that_is_read_in_order_is_read_ahead(place, archive, packed):
     archive.configure("archive", pack_after="1s" if packed else "1h", deletion_grace="1s")
     mount = place.mount(archive)
@@ -236,6 +242,7 @@ def test_a_directory_that_is_read_in_order_is_read_ahead(place, archive, packed)
                   "what was read and kept at hand is deleted")
 
 
+@pytest.mark.slow
 def test_files_that_change_while_they_are_packed_are_what_they_became(place, archive):
     packing(archive)
     mount = place.mount(archive)
@@ -263,6 +270,7 @@ def test_files_that_change_while_they_are_packed_are_what_they_became(place, arc
     lab.assert_same_tree(before, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_packs_come_back_without_the_machine(place, archive):
     packing(archive)
     mount = place.mount(archive)
@@ -279,6 +287,7 @@ def test_packs_come_back_without_the_machine(place, archive):
     lab.assert_same_tree(before, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_packs_tell_of_their_files_where_no_journal_is_left(place, archive):
     packing(archive)
     mount = place.mount(archive)
@@ -295,6 +304,7 @@ def test_packs_tell_of_their_files_where_no_journal_is_left(place, archive):
     assert contents(found) == contents(before)
 
 
+@pytest.mark.slow
 def test_what_was_packed_behind_the_journal_is_no_other_file(place, archive):
     """The journal ends before files were packed: it names the log, whose stripes are still there, and the pack is no news."""
     mount = place.mount(archive)
@@ -319,6 +329,7 @@ def test_what_was_packed_behind_the_journal_is_no_other_file(place, archive):
     lab.assert_same_tree(before, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_what_a_log_was_given_in_vain_is_no_file(place):
     """Too few endpoints took it, and it was stored in the next log; the first has it still when the machine is lost."""
     archive = place.archive([place.sshd(name) for name in lab.NAMES], "rs:4+2", "--key", "none")
@@ -352,6 +363,7 @@ def test_what_a_log_was_given_in_vain_is_no_file(place):
         assert salvaged(place, archive) == contents(before)
 
 
+@pytest.mark.slow
 def test_dead_packs_are_packed_anew(place, archive):
     packing(archive)
     mount = place.mount(archive)
@@ -389,6 +401,7 @@ def test_packs_that_stay_small_are_left_alone(place, archive):
     lab.until(is_quiet, 60, "nothing is packed any more")
 
 
+@pytest.mark.slow
 def test_small_packs_become_one(place, archive):
     packing(archive)
     mount = place.mount(archive)
@@ -413,6 +426,7 @@ def stripes_by_kind(archive, kind):
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "flipped"])
+@pytest.mark.slow
 def test_fsck_finds_a_damaged_copy_and_packs_what_it_had(place, archive, damage):
     mount = place.mount(archive)
     write_files(mount.path / "d", 50)
@@ -492,6 +506,7 @@ def journal_ends(archive):
     return [max((path.name for path in lab.files_below(endpoint.root / "journal")), default="") for endpoint in archive.endpoints]
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_cut_does_not_pass_for_the_log(place):
     """An endpoint that has only the beginning of a log is what is left: what else was in it is told as lost."""
     archive = place.archive([place.sshd(name) for name in lab.NAMES], "rs:4+2", "--key", "none")
@@ -514,6 +529,7 @@ def test_a_copy_that_was_cut_does_not_pass_for_the_log(place):
 
 
 @pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.slow
 def test_a_copy_that_was_made_anew_is_found(place, is_told):
     """Whether the journal tells of it or not."""
     archive = place.archive([place.sshd(name) for name in lab.NAMES], "rs:4+2", "--key", "none")
@@ -545,6 +561,7 @@ def test_a_copy_that_was_made_anew_is_found(place, is_told):
     lab.assert_same_tree(before, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_packs_are_repaired_with_what_they_tell_of_their_files(place, archive):
     packing(archive)
     mount = place.mount(archive)
@@ -582,6 +599,7 @@ def test_an_endpoint_that_goes_has_no_copies_left(place):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_fails_ends_the_log_and_nothing_waits(place, archive):
     """What was acknowledged is safe; what comes then goes elsewhere."""
     mount = place.mount(archive)
@@ -629,6 +647,7 @@ def salvaged(place, archive, *options, check=True):
 
 @pytest.mark.parametrize("has_journal", [True, False])
 @pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.slow
 def test_logs_are_salvaged(place, keyed, has_journal):
     """Files that the journal tells of, and those behind its end; none that was deleted or replaced before that."""
     archive = place.archive(place.directories(), "rs:4+2", "--key", "file" if keyed else "none")
@@ -656,6 +675,7 @@ def test_logs_are_salvaged(place, keyed, has_journal):
 
 @pytest.mark.parametrize("has_journal", [True, False])
 @pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.slow
 def test_packs_are_salvaged(place, keyed, has_journal):
     archive = place.archive(place.directories(), "rs:4+2", "--key", "file" if keyed else "none")
     if keyed:

@@ -393,6 +393,7 @@ def stripes_of(root):
     return [path for path in (root.root / "stripes").rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_forged_stripes_make_no_wrong_bytes(place):
     """One endpoint of six after the other returns other bytes with checksums that fit them."""
     names = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]
@@ -454,6 +455,7 @@ def six(place):
     return archive
 
 
+@pytest.mark.slow
 def test_a_deep_check_compares_the_sha256(place, six):
     """Each checksum of a stripe fits, that of the catalog included: content and parity alike."""
     assert fsck(six, "--deep", "-n").returncode == 0
@@ -469,6 +471,7 @@ def test_a_deep_check_compares_the_sha256(place, six):
     assert fsck(six, "--deep", "-n").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_repair_uses_nothing_of_what_was_forged(place, six):
     """The right bytes have another digest than the catalog was made to say: so they are not stored here, nor are the
     wrong ones."""
@@ -511,6 +514,7 @@ def sha256_of(archive):
 
 
 @pytest.mark.parametrize("mounted", [False, True], ids=["here", "mounted"])
+@pytest.mark.slow
 def test_content_of_earlier_versions_gets_its_sha256(place, six, mounted):
     wanted = sha256_of(six)
     assert wanted[0][0] == six.wanted
@@ -543,6 +547,7 @@ def two_forged(archive):
         make_fit(archive, stripe)
 
 
+@pytest.mark.slow
 def test_what_is_changed_is_made_from_what_was_stored(place, six):
     two_forged(six)
     mount = lab.Mount(six, place.path / "mnt")
@@ -557,6 +562,7 @@ def test_what_is_changed_is_made_from_what_was_stored(place, six):
     assert (place.path / "back").read_bytes() == (place.path / "source").read_bytes() + b"more"
 
 
+@pytest.mark.slow
 def test_recode_reads_around_what_was_forged(place, six):
     two_forged(six)
     done = lab.ecfs("recode", six.path, "/file", "--code", "rs:3+3", check=False)
@@ -569,6 +575,7 @@ def cat(archive):
     return subprocess.run([lab.PROGRAM, "cat", archive.path, "/file"], capture_output=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_cat_writes_nothing_that_was_forged(place, six):
     for name in NAMES:  # one after the other: some are read, some are not
         stripe, = stripes_of(six[name])
@@ -579,6 +586,7 @@ def test_cat_writes_nothing_that_was_forged(place, six):
         stripe.write_bytes(truth)
 
 
+@pytest.mark.slow
 def test_cat_of_much_is_right_the_second_time(place):
     """What was written cannot be taken back; it is told, and the next run leaves out who lies."""
     archive = place.archive(place.directories(NAMES), code="rs:4+2")
@@ -600,6 +608,7 @@ def test_cat_of_much_is_right_the_second_time(place):
     assert again.returncode == 0 and hashlib.sha256(again.stdout).hexdigest() == digest, again.stderr
 
 
+@pytest.mark.slow
 def test_a_lost_stripe_is_rebuilt_beside_a_forged_one(place, six):
     """As long as both together are no more than the code can lose; and a forged one that was read is rebuilt, too."""
     n_named = 0
@@ -664,6 +673,7 @@ def test_the_words_of_a_failure_have_an_end(place, liar):
     assert len(sent) < 500, "it was read for ever"
 
 
+@pytest.mark.slow
 def test_a_deep_check_finds_forged_stripes(place):
     """One endpoint of six after the other: it is named, and its stripe is stored as it was."""
     names = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]

@@ -63,6 +63,7 @@ def only_the_new_opens(place, archive, name):
 
 
 @pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.slow
 def test_slot_that_was_removed_stays_so(place, archive, mounted):
     """Another machine has its own copy of the slots, and would store what it finds missing."""
     other = join(place, archive)
@@ -88,6 +89,7 @@ def test_slot_that_was_removed_stays_so(place, archive, mounted):
     recover(place, archive, "--passphrase-file", place.path / "new")
 
 
+@pytest.mark.slow
 def test_slots_that_nobody_shows_are_not_stored(place, archive):
     """Nor is anything else stored in their place: what is to be copied is said."""
     other = join(place, archive)
@@ -109,6 +111,7 @@ def test_slots_that_nobody_shows_are_not_stored(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_rotated_key_is_to_be_copied(place, archive):
     other = join(place, archive)
     lab.ecfs("key", "rotate", "--passphrase", "--alone", "--passphrase-file", place.path / "old", archive.path)

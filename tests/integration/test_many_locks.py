@@ -96,6 +96,7 @@ def mounts(place, cluster):  # noqa: F811
     is_clean(archive)
 
 
+@pytest.mark.slow
 def test_flock(mounts, processes):
     """One at a time, or many that share, on one machine and between two."""
     paths = [mount.path / "file" for mount in mounts]
@@ -215,6 +216,7 @@ base.close()
 """
 
 
+@pytest.mark.slow
 def test_sqlite(mounts):
     """A database that processes of two machines have open and count in."""
     with sqlite3.connect(mounts[0].path / "base") as base:
@@ -268,6 +270,7 @@ for i in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.slow
 def test_append(mounts):
     """What is appended under a lock takes the place of nothing that another machine has appended."""
     (mounts[0].path / "log").write_text("")

@@ -50,6 +50,7 @@ def is_clean(archive):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_each_sees_what_the_other_writes(place, cluster):
     archive = make(place, cluster)
     other = join(place, archive, "other")
@@ -116,6 +117,7 @@ def test_the_database_is_not_asked_at_each_write(place, cluster):
 @pytest.mark.parametrize("words", [(lab.AS_USERS,), pytest.param(("--key", "none", "--set", "commit=async"), marks=pytest.mark.nightly),
                                    pytest.param(("--key", "none", "--set", "small_file=0"), marks=pytest.mark.nightly)],
                          ids=["with-key", "async", "no-small-files"])
+@pytest.mark.slow
 def test_settings_of_all_kinds(place, cluster, words):
     archive = make(place, cluster, *words)
     other = join(place, archive, "other")
@@ -362,6 +364,7 @@ def write_and_wait(mount, name):
     lab.ecfs("wait", mount.path)
 
 
+@pytest.mark.slow
 def test_a_standby_that_lagged_is_found_by_who_was_idle(place):
     """Who was told that something is stored may be gone: the endpoints know it."""
     with postgresql.Cluster("fsync = on") as primary, postgresql.Standby(primary) as standby:

@@ -56,6 +56,7 @@ def pair(place, cluster):  # pylint: disable=redefined-outer-name
     return archive, other, configured(archive), configured(other)
 
 
+@pytest.mark.slow
 def test_mounts_find_each_other(place, pair):
     archive, other, *ports = pair
     first = place.mount(archive)
@@ -93,6 +94,7 @@ def test_reader_finds_writers(place, pair):
     lab.until(lambda: state(archive)["served_bytes"] >= SIZE, 10, "it came from the writer")
 
 
+@pytest.mark.slow
 def test_one_dies(place, pair):
     """The other reads on, from endpoints, and writes."""
     archive, other, *ports = pair
@@ -125,6 +127,7 @@ def test_the_dead_are_forgotten(place, pair):
     second.umount()
 
 
+@pytest.mark.slow
 def test_any_address(place):
     """The database knows from where it is reached over a network, and else nobody does."""
     tcp = lab.free_port()

@@ -36,6 +36,7 @@ def recovered(place, cluster, archive):  # pylint: disable=redefined-outer-name
     return place.mount(again)
 
 
+@pytest.mark.slow
 def test_put_is_seen_and_safe(place, cluster, machines):
     """As soon as the verb has ended: everything is lost then but the endpoints."""
     archive, other, mount = machines
@@ -69,6 +70,7 @@ def test_put_is_seen_and_safe(place, cluster, machines):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_put_outlasts_the_mount(place, machines):
     """The mount that led ends meanwhile: the verb leads, and stores the journal."""
     archive, other, mount = machines
@@ -86,6 +88,7 @@ def test_put_outlasts_the_mount(place, machines):
     is_clean(archive)
 
 
+@pytest.mark.slow
 def test_mount_comes_while_a_verb_leads(place, cluster):
     """The verb sends the journal for the mount, and what it takes away from an endpoint the mount reads elsewhere."""
     archive = make(place, cluster)
@@ -112,6 +115,7 @@ def refused(*words, prog=("ecfs",)):
     return done.stderr
 
 
+@pytest.mark.slow
 def test_what_the_leader_does_is_refused_elsewhere(place, machines):
     """By who has it, and nothing has changed."""
     archive, other, mount = machines
@@ -192,6 +196,7 @@ def test_paused_verb_does_no_harm(place, machines):
     is_clean(archive)
 
 
+@pytest.mark.slow
 def test_two_verbs_at_once(place, cluster):
     """Without any mount: one of them leads."""
     archive = make(place, cluster)

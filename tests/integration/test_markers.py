@@ -78,6 +78,7 @@ def fill(place, archive):
 
 
 @pytest.mark.parametrize("lie", [forge_epoch, forge_without_mac, name_unknown_key])
+@pytest.mark.slow
 def test_as_many_may_lie_as_may_be_lost(place, archive, lie):
     before = fill(place, archive)
     liars = archive.endpoints[1:1 + TOLERATED]
@@ -102,6 +103,7 @@ def test_as_many_may_lie_as_may_be_lost(place, archive, lie):
 
 
 @pytest.mark.parametrize("mounted", [True, False])
+@pytest.mark.slow
 def test_fsck_writes_a_marker_again_but_none_under_an_unknown_key(place, archive, mounted):
     fill(place, archive)
     forge_epoch(archive.endpoints[1])
@@ -120,6 +122,7 @@ def test_fsck_writes_a_marker_again_but_none_under_an_unknown_key(place, archive
 
 
 @pytest.mark.parametrize("mounted", [True, False])
+@pytest.mark.slow
 def test_fsck_writes_a_torn_marker_again_where_the_stripes_show_whose_it_is(place, archive, mounted):
     before = fill(place, archive)
     tear(archive.endpoints[1])
@@ -154,6 +157,7 @@ def test_one_more_under_an_unknown_key_make_the_directory_an_old_copy(place, arc
     assert [marker(endpoint).read_bytes() for endpoint in archive.endpoints] == kept
 
 
+@pytest.mark.slow
 def test_markers_that_are_replayed_are_outvoted(place, archive):
     fill(place, archive)
     old = [marker(endpoint).read_bytes() for endpoint in archive.endpoints[:TOLERATED]]
@@ -178,6 +182,7 @@ def test_markers_that_are_replayed_are_outvoted(place, archive):
     assert_reads(place, recovered, before)
 
 
+@pytest.mark.slow
 def test_deletions_wait_until_so_many_answer_that_none_can_be_hidden(place, archive):
     archive.configure("archive", deletion_grace="0s")
     fill(place, archive)
@@ -196,6 +201,7 @@ def test_deletions_wait_until_so_many_answer_that_none_can_be_hidden(place, arch
 
 
 @pytest.mark.parametrize("options", [[], ["--key"]])
+@pytest.mark.slow
 def test_recover_is_stopped_by_no_marker_that_is_torn_or_of_another(place, archive, options):
     before = fill(place, archive)
     tear(archive.endpoints[0])
@@ -205,6 +211,7 @@ def test_recover_is_stopped_by_no_marker_that_is_torn_or_of_another(place, archi
     assert_reads(place, recovered, before)
 
 
+@pytest.mark.slow
 def test_recover_lets_nobody_choose_the_archive_or_stop_it_by_a_claim(place, archive):
     before = fill(place, archive)
     forge_epoch(archive.endpoints[0])
@@ -220,6 +227,7 @@ def test_recover_lets_nobody_choose_the_archive_or_stop_it_by_a_claim(place, arc
     assert "claim_epoch" not in marker(archive.endpoints[5]).read_text()
 
 
+@pytest.mark.slow
 def test_who_makes_up_a_name_becomes_no_endpoint(place, archive):
     """Recovered with it, the archive has those that its journal names, and not one more."""
     before = fill(place, archive)

@@ -53,6 +53,7 @@ def filled(place, archive):
     return archive
 
 
+@pytest.mark.slow
 def test_names_and_units_are_as_openmetrics_wants(place, filled):
     mount = place.mount(filled)
     (mount.path / "file").read_bytes()
@@ -72,6 +73,7 @@ def test_names_and_units_are_as_openmetrics_wants(place, filled):
     assert {name.removesuffix("_total") for name in explained} <= set(re.findall(r'"(ecfs_\w+)"', sources))
 
 
+@pytest.mark.slow
 def test_an_archive_has_one_label_however_it_is_typed(filled, monkeypatch):
     monkeypatch.chdir(filled.path.parent)
     for typed in (filled.path.name, f"./{filled.path.name}/", filled.path / "../" / filled.path.name):
@@ -103,6 +105,7 @@ def test_what_is_stored_is_counted(place, filled):
     assert abs(told.value("ecfs_told_timestamp_seconds") - time.time()) < 60
 
 
+@pytest.mark.slow
 def test_a_lost_stripe_changes_it_within_one_scrape(place, filled):
     filled.configure("archive", repair="off")
     mount = place.mount(filled)
@@ -120,6 +123,7 @@ def test_a_lost_stripe_changes_it_within_one_scrape(place, filled):
     assert told.value("ecfs_check") == 1 and told.value("ecfs_problems", verdict="degraded") == 1
 
 
+@pytest.mark.slow
 def test_endpoints_that_are_away_and_what_they_leave(place, filled):
     mount = place.mount(filled)
     for name in ["amber", "birch"]:
@@ -137,6 +141,7 @@ def test_endpoints_that_are_away_and_what_they_leave(place, filled):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_requests_and_bytes_are_counted_by_endpoint_and_class(place, filled):
     mount = place.mount(filled)
     before = Scrape(filled.path)
@@ -216,6 +221,7 @@ def firing(place, series, at):
     return set(re.findall(r'alertname="(\w+)", archive="(\w+)"', got.partition("got")[2])), got
 
 
+@pytest.mark.slow
 def test_what_was_never_stored_or_verified_alerts(place):
     told = {'ecfs_recovery_point_pending{archive="new"}': 3, 'ecfs_recovery_point_pending{archive="other"}': 3,
             'ecfs_recovery_point_age_seconds{archive="other"}': 5, 'ecfs_recovery_point_pending{archive="empty"}': 0}

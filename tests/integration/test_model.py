@@ -447,6 +447,7 @@ class World:
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_mount_does_what_a_plain_directory_does(place, tmp_path):
     print(f"ECFS_SEED={SEED}")
     archive = place.archive(place.directories([*lab.NAMES, "grove", "heath"]))

@@ -154,6 +154,7 @@ class World:
 
 
 @pytest.mark.skipif(not lab.ROOT, reason="other users and the page cache are for root")
+@pytest.mark.slow
 def test_two_endpoints_in_trouble_change_nothing(place, tmp_path, monkeypatch):
     print(f"ECFS_SEED={SEED}")
     world = World(place, tmp_path, monkeypatch)

@@ -5,6 +5,7 @@ import json
 import os
 
 import lab
+import pytest
 
 MIB = 1 << 20
 FILE = 4 * MIB
@@ -30,6 +31,7 @@ def read_bytes(archive, name):
     return facts_of(archive, name)["read_bytes"]
 
 
+@pytest.mark.slow
 def test_egress_is_used_up_in_the_middle_of_reading(place):
     archive = place.archive(place.directories(lab.NAMES))
     archive.configure("endpoint amber", egress_per_month="1M")
@@ -68,6 +70,7 @@ def test_egress_is_used_up_in_the_middle_of_reading(place):
     assert "is read although its month is used up" in mount.text()
 
 
+@pytest.mark.slow
 def test_requests_are_used_up_in_the_middle_of_writing(place):
     archive = place.archive(place.directories([*lab.NAMES, "spare"]))
     archive.configure("archive", on_event=str(place.path / "told"))
@@ -112,6 +115,7 @@ def test_requests_are_used_up_in_the_middle_of_writing(place):
     assert stripes_at(archive["amber"]) > there
 
 
+@pytest.mark.slow
 def test_processes_add_up_and_what_makes_no_sense_is_told(place):
     archive = place.archive(place.directories(lab.NAMES))
     for name in lab.NAMES:
@@ -160,6 +164,7 @@ def test_processes_add_up_and_what_makes_no_sense_is_told(place):
     assert not archive.path.exists()
 
 
+@pytest.mark.slow
 def test_a_cheaper_one_is_read_if_it_is_fast_enough(place):
     archive = place.archive(place.directories(lab.NAMES))
     for name, price in zip(lab.NAMES, ["90", "90", "0", "0", "0", "0"]):
@@ -186,6 +191,7 @@ def test_a_cheaper_one_is_read_if_it_is_fast_enough(place):
     assert sum(cheap[name] for name in dear) < MIB, cheap
 
 
+@pytest.mark.slow
 def test_what_a_step_costs_is_told_before(place):
     archive = place.archive(place.directories([*lab.NAMES, "spare"]))
     for name in lab.NAMES:
@@ -213,6 +219,7 @@ def test_what_a_step_costs_is_told_before(place):
     assert plan["requests"] == 4 * n_stripes and "cost_millionths" not in plan
 
 
+@pytest.mark.slow
 def test_a_drill_says_before_it_reads_what_that_costs(place):
     archive = place.archive(place.directories([*lab.NAMES, "spare"]), "rs:4+2", "--key", "split")
     for name in lab.NAMES:

@@ -53,6 +53,7 @@ def attribute(path, name):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_cp_a_keeps_everything(mount, source):
     lab.run("cp", "-a", f"{source}/.", mount.path)
     expected = lab.describe_tree(source)
@@ -63,6 +64,7 @@ def test_cp_a_keeps_everything(mount, source):
     lab.assert_same_tree(expected, lab.describe_tree(mount.path))
 
 
+@pytest.mark.slow
 def test_second_rsync_transfers_nothing(mount, source):
     files, size = rsync(f"{source}/", f"{mount.path}/copy/")
     assert files > 100 and size > 0
@@ -72,6 +74,7 @@ def test_second_rsync_transfers_nothing(mount, source):
     lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path / "copy"))
 
 
+@pytest.mark.slow
 def test_rsync_brings_changes_deletes_and_keeps_attributes_of_users(mount, source):
     rsync(f"{source}/", f"{mount.path}/copy/")
     os.setxattr(mount.path / "copy/odd/size-1", "user.note", b"ours")
@@ -84,6 +87,7 @@ def test_rsync_brings_changes_deletes_and_keeps_attributes_of_users(mount, sourc
     lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path / "copy"))
 
 
+@pytest.mark.slow
 def test_tar_in_and_out(mount, source, place):
     packed = place.path / "source.tar"
     lab.run("tar", "-C", source, "--format=posix", "--xattrs", "-cf", packed, ".")
@@ -95,6 +99,7 @@ def test_tar_in_and_out(mount, source, place):
     lab.run("tar", "-C", source, "--compare", "-f", back)
 
 
+@pytest.mark.slow
 def test_unzip(mount, place):
     packed = place.path / "packed.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
@@ -108,6 +113,7 @@ def test_unzip(mount, place):
         assert (mount.path / f"folder/{i}").read_bytes() == random.Random(i).randbytes(i * 5000)
 
 
+@pytest.mark.slow
 def test_mv_find_and_rm(mount, source):
     lab.run("cp", "-a", source, mount.path / "one")
     expected = lab.describe_tree(source)
@@ -264,6 +270,7 @@ def test_exec_closes_what_it_has_open(mount):
     assert (mount.path / "file").read_bytes() == b"x" * 3_000_000
 
 
+@pytest.mark.slow
 def test_many_writers_at_once(mount):
     digests, errors = {}, []
 
@@ -309,6 +316,7 @@ def test_verbs_work_beside_the_mount(mount, place):
     lab.ecfs("status", archive.path)
 
 
+@pytest.mark.slow
 def test_umount_drains_what_is_staged(place, archive):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
@@ -336,6 +344,7 @@ def test_who_sees_a_mount_can_ask_it(place, monkeypatch):
 
 
 @pytest.mark.as_users
+@pytest.mark.slow
 def test_sigterm_drains_too(place, archive):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
@@ -409,6 +418,7 @@ def test_code_of_a_directory_is_for_new_files_below_it(mount):
     (b"rs:nonsense", "is not a code"), (b"", "is not a code"), (b"rs:0+3", "at least one data stripe"),
     (b"basic:7+7", "even number"), (b"rs:6+6", "12 stripes"), (b"copies:7", "7 stripes"),
     (b"ldpc:4+2\0", "NUL"), (b"rs:4+2\nrs:4+2", "is not a code"), (b"x" * 60_000, "is not a code")])
+@pytest.mark.slow
 def test_impossible_code_of_a_directory_is_refused_and_logged(mount, code, reason):
     (mount.path / "directory").mkdir()
     with pytest.raises(OSError) as refused:
@@ -447,6 +457,7 @@ def test_attributes_of_no_known_kind_are_refused(mount):
 
 
 @pytest.mark.skipif(not lab.ROOT, reason="only root can act as somebody else")
+@pytest.mark.slow
 def test_truncation_by_others_clears_set_user_id_bits(place, archive):
     mount = place.mount(archive, "-o", "allow_other")
     path = mount.path / "file"
@@ -498,6 +509,7 @@ def test_statfs_tells_room(mount):
     assert room.f_bavail <= room.f_blocks and room.f_namemax == 255
 
 
+@pytest.mark.slow
 def test_two_lost_directories_do_not_show(mount, archive, source):
     lab.run("cp", "-a", source, mount.path / "copy")
     unread = lab.write_pattern(mount.path / "unread", 9 * MIB, 12)
@@ -551,6 +563,7 @@ def test_status_of_a_mounted_archive_tells_the_backlog(mount, archive):
 
 
 @lab.unkeyed
+@pytest.mark.slow
 def test_verbs_take_paths_in_the_mount(place, mount, archive):
     (mount.path / "dir").mkdir()
     for name in ["a", "b"]:

@@ -38,6 +38,7 @@ def seen(mount, path):
     return mount is None or os.path.lexists(mount.path / path)
 
 
+@pytest.mark.slow
 def test_directories_are_made_moved_and_removed(seat):
     archive, mount = seat
     if mount:
@@ -59,6 +60,7 @@ def test_directories_are_made_moved_and_removed(seat):
     assert not (mount and (seen(mount, "a") or seen(mount, "z")))
 
 
+@pytest.mark.slow
 def test_files_are_moved_over_others_and_keep_their_bytes(place, seat):
     archive, mount = seat
     digests = {}
@@ -138,6 +140,7 @@ def left(archive):
     return [path for endpoint in archive.endpoints for path in lab.files_below(endpoint.root)]
 
 
+@pytest.mark.slow
 def test_destroy_leaves_nothing_of_an_archive(place):
     archive = place.archive(place.directories(), "rs:4+2")
     for number in range(20):

@@ -56,6 +56,7 @@ def test_wait_for_a_file_looks_at_all_of_its_objects(place, archive):
     assert lab.ecfs("wait", archive.path, "/file", check=False).returncode == 1
 
 
+@pytest.mark.slow
 def test_an_object_of_one_segment_that_is_still_written_says_in_all_stripes_which_bytes_it_has(place, archive):
     """What its stripes say is the same: they were once sent with their only segment, before anybody knew that."""
     mount = place.mount(archive)
@@ -111,6 +112,7 @@ def test_damage_in_every_object_is_repaired(place, archive):
     assert lab.digest(place.path / "got/file") == digest
 
 
+@pytest.mark.slow
 def test_more_parity_and_less_for_every_object(place, archive):
     source = place.path / "source"
     digest = lab.write_pattern(source, SIZE)
@@ -123,6 +125,7 @@ def test_more_parity_and_less_for_every_object(place, archive):
         assert lab.digest(place.path / code / "file") == digest
 
 
+@pytest.mark.slow
 def test_rewritten_in_the_middle_and_cut_and_grown(place, archive):
     mount = place.mount(archive)
     content = bytearray(os.urandom(SIZE))
@@ -163,6 +166,7 @@ def n_stripes(archive):
     return sum(len(lab.stripe_files(endpoint)) for endpoint in archive.endpoints)
 
 
+@pytest.mark.slow
 def test_what_was_deleted_while_it_was_stored_stays_deleted(place, archive):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
@@ -176,6 +180,7 @@ def test_what_was_deleted_while_it_was_stored_stays_deleted(place, archive):
     assert list(found) == ["kept"]
 
 
+@pytest.mark.slow
 def test_content_that_other_content_took_the_place_of_does_not_come_back(place, archive):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
@@ -211,6 +216,7 @@ def write(mount, name, how):
 
 
 @pytest.mark.parametrize("how", ["streamed", "at the end"])
+@pytest.mark.slow
 def test_a_stored_file_is_found_whole_without_a_journal(place, archive, how):
     archive.configure("archive", segment_size="64K", small_file="0")
     mount = place.mount(archive)
@@ -226,6 +232,7 @@ def test_a_stored_file_is_found_whole_without_a_journal(place, archive, how):
 @pytest.mark.parametrize("how", ["streamed", "at the end"])
 @pytest.mark.parametrize("journal", ["with its name in the journal", "without a journal"])
 @pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.slow
 def test_a_part_of_a_file_never_has_its_name(place, archive, how, journal, lost):
     """As of a machine that is lost between two objects, or of one that is lost with endpoints."""
     archive.configure("archive", segment_size="64K", small_file="0")
@@ -248,6 +255,7 @@ def test_a_part_of_a_file_never_has_its_name(place, archive, how, journal, lost)
     assert apart.startswith("recovered/file.")
 
 
+@pytest.mark.slow
 def test_what_was_repaired_or_recoded_is_found_whole_without_a_journal(place, archive):
     """Their new stripes tell what the file has besides, in place of the content that its first objects were made for."""
     archive.configure("archive", allow_double="yes", small_file="0")

@@ -64,6 +64,7 @@ def test_a_healthy_archive(place, filled):
         assert words in made.text, words
 
 
+@pytest.mark.slow
 def test_a_stranger_sees_the_worst_account_what_may_be_lost_since_when_and_what_to_type(place, filled):
     mount = place.mount(filled)
     filled["birch"].kill()
@@ -80,6 +81,7 @@ def test_a_stranger_sees_the_worst_account_what_may_be_lost_since_when_and_what_
     mount.umount()
 
 
+@pytest.mark.slow
 def test_all_sets_count_that_may_not_vanish(place):
     archive = place.archive(place.directories([f"account-{i}" for i in range(26)]), "rs:25+1")
     lab.write_pattern(place.path / "source", 3 * MIB, 1)
@@ -105,6 +107,7 @@ def test_pages_of_files_that_cannot_be_read_and_of_a_broken_archive(place, fille
     assert "BROKEN" in made.text and "ecfs recover" in made.text
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text(place):
     directory = place.path / "<script>alert(2)<b>"
     directory.mkdir()
@@ -151,6 +154,7 @@ def test_page_of_a_plan(place):
 
 
 @pytest.mark.parametrize("words", [["years", "--codes", "rs:8+4", "--variants", "100M"], ["stalled", "--repeat", "1"]])
+@pytest.mark.slow
 def test_page_of_a_simulation(place, words):
     scenario = lab.REPOSITORY / f"scenarios/{words[0]}.scenario"
     made = page(place, "sim", scenario, *words[1:])

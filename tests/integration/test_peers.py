@@ -66,6 +66,7 @@ class Swarm:
         return self.archive.json("status")["reads"]["received_bytes"]
 
 
+@pytest.mark.slow
 def test_what_one_has_another_gets(place):
     swarm = Swarm(place, 3)
     swarm.warm(1)
@@ -85,6 +86,7 @@ def test_what_one_has_another_gets(place):
     assert swarm.state()["served_bytes"] > before
 
 
+@pytest.mark.slow
 def test_a_follower_tells_of_its_peers(place):
     """Its status is asked for without a word to its mount."""
     swarm = Swarm(place, 2)
@@ -97,6 +99,7 @@ def test_a_follower_tells_of_its_peers(place):
     assert "1 of 1 up" in lab.ecfs("status", follower.path).stdout
 
 
+@pytest.mark.slow
 def test_one_that_lies_is_named_and_not_asked_again(place):
     swarm = Swarm(place, 2)
     swarm.warm(1)
@@ -117,6 +120,7 @@ def test_one_that_lies_is_named_and_not_asked_again(place):
     swarm.read(0)  # and it is right
 
 
+@pytest.mark.slow
 def test_one_that_forges_with_the_key_does_not_deceive_get(place):
     """Its tags fit, and mounts believe these; the SHA-256 that the writer fixed does not."""
     swarm = Swarm(place, 2)
@@ -142,6 +146,7 @@ def test_one_that_forges_with_the_key_does_not_deceive_get(place):
     assert lab.digest(swarm.writer.path / "file") == swarm.digest
 
 
+@pytest.mark.slow
 def test_one_that_stalls_or_dies_keeps_nobody(place):
     swarm = Swarm(place, 3)
     swarm.warm(1)
@@ -158,6 +163,7 @@ def test_one_that_stalls_or_dies_keeps_nobody(place):
     lab.until(lambda: "up" in {peer["state"] for peer in swarm.state()["list"]}, 30, "one is back")
 
 
+@pytest.mark.slow
 def test_one_that_is_slow_keeps_nobody(place):
     swarm = Swarm(place, 2, peer_rate="100K")
     swarm.warm(1)
@@ -206,6 +212,7 @@ def read_at_once(swarm, numbers):
     return time.monotonic() - begun
 
 
+@pytest.mark.slow
 def test_four_that_read_at_once_cost_the_endpoints_one(place):
     swarm = Swarm(place, 4, endpoints=[place.behind_proxy(name) for name in lab.NAMES])
     for endpoint in swarm.archive.endpoints:
@@ -235,6 +242,7 @@ def say(port, context, text=b"GET /v1/hello HTTP/1.1\r\n\r\n"):
             return b""
 
 
+@pytest.mark.slow
 def test_a_stranger_gets_nothing_and_takes_nothing(place):
     swarm = Swarm(place, 2)
     swarm.warm(1)
@@ -287,6 +295,7 @@ def test_peers_want_a_key_and_a_cache(place):
     assert "peers" not in archive.json("status")
 
 
+@pytest.mark.slow
 def test_many_that_say_nothing_keep_nobody_for_long(place):
     """Machines whose port takes a connection and never answers, before one in the list that does."""
     with contextlib.ExitStack() as open_sockets:

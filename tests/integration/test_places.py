@@ -96,6 +96,7 @@ def test_what_makes_no_sense_is_refused(place, archive):
     assert os.listxattr(directory) == []
 
 
+@pytest.mark.slow
 def test_files_keep_to_the_nearest_rule(place, archive):
     mount = place.mount(archive)
     for name in ("d", "d/below", "d/free", "d/b", "other"):
@@ -146,6 +147,7 @@ def test_what_fails_is_not_made_good_elsewhere(place, archive):
     assert_within(archive, "/d/", ["a0", "a1", "a2"], 3)
 
 
+@pytest.mark.slow
 def test_logs_and_packs_are_of_one_rule(place, archive):
     archive.configure("archive", pack_after="1s", deletion_grace="1s")
     mount = place.mount(archive)
@@ -187,6 +189,7 @@ def test_what_is_stored_together_is_of_one_rule(place, archive):
     lab.assert_same_tree(before, lab.describe_tree(mount.path))
 
 
+@pytest.mark.slow
 def test_what_shares_a_pack_goes_apart(place, archive):
     """Files whose rules leave no common place are told, and recode stores each where it may be."""
     archive.configure("archive", pack_after="1s", deletion_grace="1s")
@@ -210,6 +213,7 @@ def test_what_shares_a_pack_goes_apart(place, archive):
 
 
 @pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.slow
 def test_a_new_rule_is_kept_by_what_was_there(place, archive, mounted):
     """ecfs-fsck tells what is where the rule forbids it, and moves it; what it may, it leaves."""
     mount = place.mount(archive)
@@ -244,6 +248,7 @@ def test_a_new_rule_is_kept_by_what_was_there(place, archive, mounted):
         lab.assert_same_tree(before, lab.describe_tree(place.mount(archive).path))
 
 
+@pytest.mark.slow
 def test_what_has_no_place_that_is_allowed_stays_and_is_told(place, archive):
     top = place.path / "d"
     top.mkdir()
@@ -265,6 +270,7 @@ def test_what_has_no_place_that_is_allowed_stays_and_is_told(place, archive):
     assert fsck(archive, "-n")[0] == CLEAN
 
 
+@pytest.mark.slow
 def test_a_rule_that_cannot_be_kept_does_not_keep_from_repair(place, archive):
     """A zone that has another name now: what is lost is stored where it was, rather than nowhere."""
     top = place.path / "d"
@@ -333,6 +339,7 @@ def test_what_is_preferred_comes_first_and_costs_nothing(place, archive):
     assert "a1" in placed(archive, "/d/more")[0] and len(placed(archive, "/d/more")[0]) == 3
 
 
+@pytest.mark.slow
 def test_drain_repair_and_recode_keep_it(place, archive):
     mount = place.mount(archive)
     (mount.path / "d").mkdir()
@@ -356,6 +363,7 @@ def test_drain_repair_and_recode_keep_it(place, archive):
     lab.assert_same_tree(before, lab.describe_tree(place.mount(archive).path))
 
 
+@pytest.mark.slow
 def test_a_rule_that_was_damaged_is_told(place, archive):
     """Nothing is stored below it, and all else goes on."""
     mount = place.mount(archive)
@@ -388,6 +396,7 @@ def rules_of(place, archive):
     return found
 
 
+@pytest.mark.slow
 def test_a_rule_comes_back_without_the_machine(place, archive):
     """From the journal, and from a snapshot."""
     mount = place.mount(archive)
@@ -412,6 +421,7 @@ def test_a_rule_comes_back_without_the_machine(place, archive):
 
 
 @pytest.mark.parametrize("mounted", [False, True], ids=["unmounted", "mounted"])
+@pytest.mark.slow
 def test_rules_follow_an_endpoint_that_is_replaced(place, archive, mounted):
     mount = place.mount(archive)
     for name, text in (("d", "only:a0 only:a1 only:a2"), ("d/zone", "only:zone=a"), ("e", "prefer:a0 never:b0"), ("f", "only:zone=b")):
@@ -439,6 +449,7 @@ def test_rules_follow_an_endpoint_that_is_replaced(place, archive, mounted):
     assert fsck(archive)[0] == CLEAN
 
 
+@pytest.mark.slow
 def test_what_takes_a_place_is_in_its_zone(place, archive):
     """Also that of one whose section of ecfs.conf is lost; another one, where that is given; none, where it had its own."""
     archive.configure("endpoint b0", zone="b0")
@@ -454,6 +465,7 @@ def test_what_takes_a_place_is_in_its_zone(place, archive):
     assert [zones[name] for name in new] == ["a", "other", "n2"]
 
 
+@pytest.mark.slow
 def test_a_rule_that_names_what_was_removed_is_told(place, archive):
     mount = place.mount(archive)
     for name, text in (("it's", "only:a0 only:a1 only:a2 only:a3"), ("e", "never:a0"), ("f", "prefer:zone=b")):
@@ -480,6 +492,7 @@ def test_a_rule_that_names_what_was_removed_is_told(place, archive):
 
 
 @pytest.mark.parametrize("by", ["init", "conf", "add"])
+@pytest.mark.slow
 def test_zones_come_back_without_being_given(place, by):
     """From the journal, by whichever way they came there; a zone that is given counts more, and 'never' stays never."""
     endpoints = place.directories(NAMES)

@@ -56,12 +56,14 @@ def test_wanted_availability():
     assert rows["copies:5"]["failure"] <= 1e-6 < 0.05 ** 4
 
 
+@pytest.mark.slow
 def test_more_stripes_than_can_be_counted():
     row = by_code("--code", "ldpc:14+12", "--availability", "0.7")["ldpc:14+12"]
     assert not row["exact"] and row["failure_error"] > 0
     assert row["failure"] > any_k(14, 26, 0.7) - 3 * row["failure_error"]
 
 
+@pytest.mark.slow
 def test_a_sample_is_shared_by_different_endpoints():
     one = by_code("--code", "ldpc:14+12", "--availability", "0.7")["ldpc:14+12"]
     many = by_code("--code", "ldpc:14+12", "--availability", ",".join(["0.7"] * 60))["ldpc:14+12"]
@@ -102,6 +104,7 @@ def test_nothing_to_draw(tmp_path):
     assert done.returncode == 1 and "nothing to draw" in done.stderr and not (tmp_path / "a.svg").exists()
 
 
+@pytest.mark.slow
 def test_a_sample_that_shows_no_failure_is_a_bound():
     line = next(line for line in plan("--code", "ldpc:40+40").stdout.splitlines() if line.startswith("ldpc"))
     failure, year = line.split("  <")[1:]

@@ -44,6 +44,7 @@ def policy(archive, *options, **how):
     return lab.ecfs("policy", *options, archive.path, **how)
 
 
+@pytest.mark.slow
 def test_what_is_cold_moves_and_the_rest_stays(place):
     archive = place.archive(place.directories([f"e{number}" for number in range(8)]), "copies:3")
     archive.configure("archive", policy="cold=basic:4+4 after=30d min=20K")
@@ -73,6 +74,7 @@ def test_what_is_cold_moves_and_the_rest_stays(place):
 
 
 @pytest.mark.parametrize("is_mounted", [True, False])
+@pytest.mark.slow
 def test_what_is_read_often_goes_back(place, archive, is_mounted):
     archive.configure("archive", policy="cold=rs:4+2 reads=3")
     mount = place.mount(archive)
@@ -92,6 +94,7 @@ def test_what_is_read_often_goes_back(place, archive, is_mounted):
     assert code_of(archive, "/often") == "copies:3"
 
 
+@pytest.mark.slow
 def test_small_files_move_together(place):
     archive = place.archive(place.directories(), "rs:4+2")
     archive.configure("archive", policy="cold=rs:3+2 after=1d", pack_after="1s")
@@ -107,6 +110,7 @@ def test_small_files_move_together(place):
     assert_content(mount)
 
 
+@pytest.mark.slow
 def test_small_objects_of_before_are_packed(place):
     """As versions have stored them that knew no logs, and as endpoints get them that cannot append."""
     archive = place.archive(place.directories(), "rs:4+2")

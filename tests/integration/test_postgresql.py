@@ -373,6 +373,7 @@ def test_snapshot_is_taken(place, cluster):
     assert is_clean(archive)
 
 
+@pytest.mark.slow
 def test_status_without_the_database(place):
     """It is no lost catalog that the endpoints are to be asked for."""
     with postgresql.Cluster() as own:
@@ -392,6 +393,7 @@ def test_password_is_not_taken(place, location):
     assert "heim" not in said
 
 
+@pytest.mark.slow
 def test_certificate_is_verified(place, tmp_path, monkeypatch):
     """Also where a service says nothing of it."""
     port = lab.free_port()
@@ -411,6 +413,7 @@ def stripes(archive):
     return {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
 
 
+@pytest.mark.slow
 def test_standby_that_lagged_takes_over(place):
     """It lacks transactions: nothing is deleted or stored by what it says, and a takeover brings back what was waited for."""
     with postgresql.Cluster("fsync = on") as primary, postgresql.Standby(primary) as standby:

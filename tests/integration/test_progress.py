@@ -87,6 +87,7 @@ def interrupt(*command, when=lambda event: event["done"] > 0):
     return "".join(told), [lab.PROGRAM, *shlex.split(again)[1:]]
 
 
+@pytest.mark.slow
 def test_terminal_has_one_line_that_fits_and_goes(archive, source):
     slow(archive)
     status, told = on_terminal(lab.PROGRAM, "put", archive.path, source, "/")
@@ -100,6 +101,7 @@ def test_terminal_has_one_line_that_fits_and_goes(archive, source):
     assert len(lines) <= 5 * (told[-1][0] - told[0][0] + 1)
 
 
+@pytest.mark.slow
 def test_terminal_has_nothing_of_what_is_quick(archive, source):
     status, told = on_terminal(lab.PROGRAM, "put", archive.path, source / "file00", "/")
     assert status == 0
@@ -107,6 +109,7 @@ def test_terminal_has_nothing_of_what_is_quick(archive, source):
     assert not told or took_long  # on a machine so busy that this took a second
 
 
+@pytest.mark.slow
 def test_pipes_have_what_was_asked_for(archive, source):
     slow(archive)
     put = [lab.PROGRAM, "put", archive.path, source, "/"]
@@ -118,6 +121,7 @@ def test_pipes_have_what_was_asked_for(archive, source):
     assert "is ignored" in asking("loud", *put, "--update").stderr
 
 
+@pytest.mark.slow
 def test_events_are_json(archive, source):
     slow(archive)
     told = asking("json:500ms", lab.PROGRAM, "put", archive.path, source, "/").stderr
@@ -133,6 +137,7 @@ def test_events_are_json(archive, source):
     assert all("seconds_left" not in event for event in found if event["seconds"] < 3)
 
 
+@pytest.mark.slow
 def test_events_leave_facts_alone(archive, source):
     archive.put(source, "/")
     done = asking("json:100ms", FSCK, "--deep", "-n", "--json", archive.path)
@@ -141,6 +146,7 @@ def test_events_leave_facts_alone(archive, source):
     assert found[-1]["event"] == "end" and found[-1]["verb"] == "fsck" and "phase" in found[-1]
 
 
+@pytest.mark.slow
 def test_put_and_get_resume(place, archive, source):
     slow(archive)
     told, again = interrupt(lab.PROGRAM, "put", archive.path, source, "/")
@@ -156,6 +162,7 @@ def test_put_and_get_resume(place, archive, source):
     assert there and there.items() <= kept.items()  # they were not fetched again
 
 
+@pytest.mark.slow
 def test_put_resumes_what_gets_a_new_name(archive, source):
     """The same command again would put it into the directory that the first run has made."""
     slow(archive)
@@ -166,6 +173,7 @@ def test_put_resumes_what_gets_a_new_name(archive, source):
     assert again[-2:] == [str(source), "/new"]
 
 
+@pytest.mark.slow
 def test_get_is_done_when_it_is_on_the_disk(place, archive, source):
     """Else a power cut leaves a name, a size and a time, and no bytes: the next --update takes that for complete."""
     archive.put_in_full(source, "/")
@@ -176,6 +184,7 @@ def test_get_is_done_when_it_is_on_the_disk(place, archive, source):
     assert not [path for path in (place.path / "back").rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_get_passes_what_another_has_left(place, archive, source):
     archive.put_in_full(source, "/")
     target = place.path / "back/source"
@@ -185,6 +194,7 @@ def test_get_passes_what_another_has_left(place, archive, source):
     assert digests(source).items() <= digests(target).items()
 
 
+@pytest.mark.slow
 def test_get_is_not_deceived_by_a_time_beyond_measure(place, archive, source):
     archive.put_in_full(source, "/")
     lab.run(lab.PROGRAM, "get", archive.path, "/source", place.path / "back")
@@ -197,6 +207,7 @@ def test_get_is_not_deceived_by_a_time_beyond_measure(place, archive, source):
     assert digests(place.path / "back/source") == digests(source)
 
 
+@pytest.mark.slow
 def test_who_is_to_ignore_ctrl_c_does(archive, source):
     process = subprocess.Popen(["bash", "-c", 'trap "" INT; exec "$@"', "bash", lab.PROGRAM, "put", archive.path, source, "/"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -207,6 +218,7 @@ def test_who_is_to_ignore_ctrl_c_does(archive, source):
 
 
 @pytest.mark.parametrize("verb", ["drain", "recode"])
+@pytest.mark.slow
 def test_drain_and_recode_resume(place, archive, source, verb):
     archive.put_in_full(source, "/")
     fullest = max(archive.endpoints, key=lambda endpoint: len(lab.stripe_files(endpoint)))  # one that was busy may have none
@@ -222,6 +234,7 @@ def test_drain_and_recode_resume(place, archive, source, verb):
     assert digests(place.path / "back/source") == digests(source)
 
 
+@pytest.mark.slow
 def test_recovery_begins_again(place, archive, source):
     archive.put_in_full(source, "/")
     for endpoint in archive.endpoints:
@@ -236,6 +249,7 @@ def test_recovery_begins_again(place, archive, source):
     assert digests(place.path / "back/source") == digests(source)
 
 
+@pytest.mark.slow
 def test_wait_says_who_continues(place, archive, source):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)

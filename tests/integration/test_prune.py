@@ -5,6 +5,7 @@ import time
 import uuid
 
 import lab
+import pytest
 from test_fsck import CLEAN, FAILED, LEFT, PROGRAM, facts, fsck, rows, serving, stored, tree
 from test_recover import recover
 
@@ -45,6 +46,7 @@ def orphaned(place, archive):
     return paths, bring_back
 
 
+@pytest.mark.slow
 def test_only_what_is_old_and_unknown_is_removed(place, archive):
     paths, bring_back = orphaned(place, archive)
     nothing_is_removed_by_who_is_not_sure(archive, bring_back)
@@ -107,6 +109,7 @@ def nothing_is_removed_by_who_is_not_sure(archive, bring_back):
     rows(archive, "UPDATE counters SET n_objects = n_objects - 1")
 
 
+@pytest.mark.slow
 def test_who_cannot_note_removes_what_its_endpoint_tells_the_time_of(place, archive):
     paths, bring_back = orphaned(place, archive)
     (archive.path / "scrub.sqlite").unlink(missing_ok=True)
@@ -118,6 +121,7 @@ def test_who_cannot_note_removes_what_its_endpoint_tells_the_time_of(place, arch
     assert [path for path in paths if path.exists()] == [paths[0]] and done.returncode == CLEAN, done
 
 
+@pytest.mark.slow
 def test_what_a_recovery_left_alone_stays(place, archive):
     """It may be of a file that had too few stripes at the endpoints that were there."""
     paths, bring_back = orphaned(place, archive)
@@ -153,6 +157,7 @@ def unrecovered_ones_are_named_and_stay(archive, n, before):
     assert f"--unrecovered {n}" in told and named["object"] in told
 
 
+@pytest.mark.slow
 def test_what_an_object_has_at_another_endpoint_stays(place, archive):
     """Endpoints that were copied, or that share a disk."""
     archive.put_in_full(tree(place, 8, 50_000), "/")
@@ -180,6 +185,7 @@ def any_number_of_orphans_is_counted(archive, n=9000):
     assert sum(finding["about"] == "orphan" for finding in findings) == 100
 
 
+@pytest.mark.slow
 def test_last_weeks_archive_directory_deletes_nothing(place, archive):
     """Every verb is run on it; what was stored since stays, and is there for who has the newer catalog."""
     archive.configure("archive", deletion_grace="0")

@@ -99,6 +99,7 @@ def grown(place):
     return archive
 
 
+@pytest.mark.slow
 def test_what_is_dead_goes_and_all_else_stays(place, grown):
     mount = place.mount(grown)
     store(grown, mount, range(20))
@@ -131,6 +132,7 @@ def test_what_is_dead_goes_and_all_else_stays(place, grown):
     assert contents(place.mount(rest).path) == wanted
 
 
+@pytest.mark.slow
 def test_what_a_thief_deletes_stays_until_somebody_says_so(place, grown):
     mount = place.mount(grown)
     store(grown, mount, range(10))
@@ -157,6 +159,7 @@ def test_what_a_thief_deletes_stays_until_somebody_says_so(place, grown):
     lab.until(lambda: "a thief" in master.prune(check=False).stderr, 30, "it is refused again", pause=0.3)
 
 
+@pytest.mark.slow
 def test_times_that_a_thief_or_a_server_makes_up_make_nothing_old(place, grown):
     """Who has the key writes any time into a journal, and a server tells any time of its files; not both of both."""
     mount = place.mount(grown)
@@ -170,6 +173,7 @@ def test_times_that_a_thief_or_a_server_makes_up_make_nothing_old(place, grown):
     assert sum(row["files"] for row in master.facts("--dry-run", keep="1h")["endpoints"]) == 0
 
 
+@pytest.mark.slow
 def test_what_no_record_mentions_stays(place, grown):
     mount = place.mount(grown)
     lab.write_pattern(mount.path / "file", 50_000)
@@ -195,6 +199,7 @@ def test_what_no_record_mentions_stays(place, grown):
     assert {path for path in renamed if path.exists()} == {stranger, living, another}
 
 
+@pytest.mark.slow
 def test_what_is_not_what_its_name_says_stays_until_it_is_asked_for(place, grown):
     mount = place.mount(grown)
     lab.write_pattern(mount.path / "file", 50_000)
@@ -214,6 +219,7 @@ def test_what_is_not_what_its_name_says_stays_until_it_is_asked_for(place, grown
     assert not stripe_names(grown.endpoints)
 
 
+@pytest.mark.slow
 def test_a_mark_keeps_what_it_needs(place, grown):
     mount = place.mount(grown)
     for i in range(4):
@@ -234,6 +240,7 @@ def test_a_mark_keeps_what_it_needs(place, grown):
     assert not stripe_names(grown.endpoints)
 
 
+@pytest.mark.slow
 def test_what_was_overwritten_is_lost_as_well(place, grown):
     """Also where that is little beside what stays."""
     mount = place.mount(grown)
@@ -254,6 +261,7 @@ def test_what_was_overwritten_is_lost_as_well(place, grown):
     lab.until(lambda: "3 of 11 files" in master.prune(check=False).stderr, 30, "it is refused again", pause=0.3)
 
 
+@pytest.mark.slow
 def test_a_name_that_somebody_made_up_leaves_no_gap(place, grown):
     mount = place.mount(grown)
     store(grown, mount, range(20))
@@ -271,6 +279,7 @@ def test_a_name_that_somebody_made_up_leaves_no_gap(place, grown):
     assert sum(row["removed"] for row in master.facts()["endpoints"]) == 6
 
 
+@pytest.mark.slow
 def test_too_few_endpoints_are_not_enough(place, grown):
     mount = place.mount(grown)
     lab.write_pattern(mount.path / "file", 50_000)
@@ -295,6 +304,7 @@ def test_too_few_endpoints_are_not_enough(place, grown):
     assert master.prune().returncode == 0 and not stripe_names(grown.endpoints)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_resumed(place, grown):
     mount = place.mount(grown)
     store(grown, mount, range(100), 20_000)
@@ -329,6 +339,7 @@ def test_it_is_for_a_directory_that_only_reads(place, grown):
     assert done.returncode == 2 and "name the archive's endpoints" in done.stderr
 
 
+@pytest.mark.slow
 def test_real_accounts_are_pruned_by_another_login_only(place, accounts):  # noqa: F811
     kept = place.archive(accounts, "rs:4+2")
     kept.configure("archive", history="0", deletion_grace="0s")
@@ -356,6 +367,7 @@ def test_real_accounts_are_pruned_by_another_login_only(place, accounts):  # noq
     assert contents(mount.path) == wanted
 
 
+@pytest.mark.slow
 def test_who_brings_things_back_and_who_removes_them_see_each_other(place, grown):
     mount = place.mount(grown)
     store(grown, mount, range(3))
@@ -417,6 +429,7 @@ def test_who_brings_things_back_also_looks_where_nothing_is_retained(place):
 @pytest.mark.parametrize("change, said", [(lambda record: record + b"\x70\0\0\0\0", "later ecfs"),
                                           (lambda record: record + record[1:], "cannot be applied")],
                          ids=["later", "unfit"])
+@pytest.mark.slow
 def test_records_that_are_not_understood_may_keep_what_seems_dead(place, grown, change, said):
     """One with an item of a kind that there is not yet, and one that removes a name that is gone."""
     mount = place.mount(grown)
@@ -446,6 +459,7 @@ def test_records_that_are_not_understood_may_keep_what_seems_dead(place, grown, 
     assert stripe_names(grown.endpoints) == before
 
 
+@pytest.mark.slow
 def test_what_died_before_a_recovery_goes_as_well(place, grown):
     """The new machine's catalog knows nothing of it."""
     mount = place.mount(grown)

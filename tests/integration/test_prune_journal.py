@@ -61,6 +61,7 @@ def lived(archive, mount):
         take_snapshot(archive)
 
 
+@pytest.mark.slow
 def test_what_is_superfluous_goes_and_all_that_is_kept_can_be_shown(place, grown):  # noqa: F811
     mount = place.mount(grown)
     lived(grown, mount)
@@ -103,6 +104,7 @@ def test_what_is_superfluous_goes_and_all_that_is_kept_can_be_shown(place, grown
     assert contents(place.mount(rest).path) == last
 
 
+@pytest.mark.slow
 def test_a_follower_goes_on_and_so_does_the_next_run(place, grown):  # noqa: F811
     mount = place.mount(grown)
     lived(grown, mount)
@@ -142,6 +144,7 @@ def forget_names(archive):
         catalog.commit()
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_tells_something_else_takes_nothing_away(place, grown):  # noqa: F811
     mount = place.mount(grown)
     store(grown, mount, range(6), size=20_000)
@@ -164,6 +167,7 @@ def test_a_snapshot_that_tells_something_else_takes_nothing_away(place, grown): 
     assert at(place, grown, moment) == wanted
 
 
+@pytest.mark.slow
 def test_what_marks_and_absent_accounts_need_stays(place, grown):  # noqa: F811
     mount = place.mount(grown)
     store(grown, mount, range(4), size=20_000)
@@ -188,6 +192,7 @@ def test_what_marks_and_absent_accounts_need_stays(place, grown):  # noqa: F811
     assert master.facts("--max-share", "100")["done"]
 
 
+@pytest.mark.slow
 def test_what_is_dead_by_old_changes_alone_keeps_them(place, grown):  # noqa: F811
     """A new machine's catalog knows nothing of what died before it, so its snapshots do not, either."""
     mount = place.mount(grown)
@@ -213,6 +218,7 @@ def test_what_is_dead_by_old_changes_alone_keeps_them(place, grown):  # noqa: F8
     assert told["done"] and sums(told, "removed")["journal"] > 0 and not stripe.exists()
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_read_stay(place, grown):  # noqa: F811
     mount = place.mount(grown)
     lived(grown, mount)
@@ -246,6 +252,7 @@ def merged(paths, target):
     target.write_bytes(bytes(head) + stored)
 
 
+@pytest.mark.slow
 def test_what_was_merged_goes_as_well(place):
     """As of an account that deleted once: what the wide one has byte for byte, and nothing else."""
     archive = place.archive([Retaining(endpoint) for endpoint in place.directories()], "rs:4+2", "--key", "none")
@@ -282,6 +289,7 @@ def test_what_was_merged_goes_as_well(place):
 
 
 @pytest.mark.parametrize("retaining", [6, 2])
+@pytest.mark.slow
 def test_a_snapshot_tells_what_all_kinds_of_changes_do(place, retaining):
     """Also where some accounts delete, and small files lie in logs and packs."""
     directories = place.directories()

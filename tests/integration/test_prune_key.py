@@ -55,6 +55,7 @@ def assert_all_stay(archive, paths, reason):
     assert {path: path.read_bytes() for path in paths} == before
 
 
+@pytest.mark.slow
 def test_one_changed_bit_of_a_header_keeps_it(place, archive):
     """Whichever it is: an endpoint has mended all that it can."""
     paths, bring_back = orphaned(place, archive)
@@ -94,12 +95,14 @@ def strangers(place, archive, key, sequence):
     return paths
 
 
+@pytest.mark.slow
 def test_what_is_under_a_key_that_is_not_here_stays(place, archive):
     """It may be of a newer copy of the archive directory, or made up."""
     orphaned(place, archive)
     assert_all_stay(archive, strangers(place, archive, "split", 1), "key")
 
 
+@pytest.mark.slow
 def test_what_is_not_sealed_stays_unless_it_is_from_before_the_key(place):
     archive = place.archive(place.directories(), "rs:4+2", "--key", "none")
     paths, bring_back = orphaned(place, archive)
@@ -122,6 +125,7 @@ def test_what_is_not_sealed_stays_unless_it_is_from_before_the_key(place):
     assert (status, summary["orphans_removed"]) == (CLEAN, len(paths))
 
 
+@pytest.mark.slow
 def test_what_is_not_sealed_stays_where_there_always_was_a_key(place, archive):
     orphaned(place, archive)
     assert_all_stay(archive, strangers(place, archive, "none", 0), "it is not sealed")

@@ -45,6 +45,7 @@ def listed(archive, *path):
 
 
 @pytest.mark.parametrize("code", ["rs:4+2", "rs:2+1", "copies:3"])
+@pytest.mark.slow
 def test_files_of_all_sizes_come_back(place, code):
     archive = place.archive(place.directories(), code)
     for size in SIZES:
@@ -56,6 +57,7 @@ def test_files_of_all_sizes_come_back(place, code):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_any_two_of_six_endpoints_may_vanish(place, archive, source):
     small = place.path / "small"
     lab.write_pattern(small, 1000, 2)
@@ -82,6 +84,7 @@ def test_three_gone_is_one_clear_failure(place, archive, source):
 
 
 @pytest.mark.parametrize("n_bad", [1, 2])
+@pytest.mark.slow
 def test_flipped_bytes_anywhere_in_stripes_do_not_reach_the_reader(place, archive, source, n_bad):
     archive.put_in_full(source, "/file")
     bad = [lab.stripe_files(endpoint)[0] for endpoint in archive.endpoints[:n_bad]]
@@ -98,6 +101,7 @@ def test_flipped_bytes_anywhere_in_stripes_do_not_reach_the_reader(place, archiv
 
 @pytest.mark.several_objects
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "lengthened", "garbage", "deleted"])
+@pytest.mark.slow
 def test_two_damaged_stripe_files_do_no_harm(place, archive, source, damage):
     archive.put_in_full(source, "/file")
     for endpoint in archive.endpoints[1:3]:
@@ -132,6 +136,7 @@ def test_put_with_one_endpoint_gone_succeeds_and_says_how_safe_it_is(place, arch
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_put_below_the_write_quorum_fails_and_leaves_nothing(place, archive, source):
     archive["birch"].kill()
     archive["cedar"].kill()
@@ -146,6 +151,7 @@ def test_put_below_the_write_quorum_fails_and_leaves_nothing(place, archive, sou
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_put_replaces_a_file_whole(place, archive, source):
     other = place.path / "other"
     lab.write_pattern(other, 3 * MIB, 9)
@@ -199,6 +205,7 @@ def test_status_tells_every_endpoint_and_which_is_missing(archive):
     assert "delta" in text and all(name in text for name in lab.NAMES)
 
 
+@pytest.mark.slow
 def test_endpoint_list_add_and_test(place, archive, source):
     names = [entry["name"] for entry in json.loads(lab.ecfs("endpoint", "list", archive.path, "--json").stdout)]
     assert names == lab.NAMES

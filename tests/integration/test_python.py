@@ -329,6 +329,7 @@ def test_open_files_outlive_what_opened_them(shared, folder, files):
             assert other.read() == content(MIB)[2000:]
 
 
+@pytest.mark.slow
 def test_threads_share_the_lock(shared, folder):
     """fsspec makes a file system for each thread."""
     def write(i):
@@ -405,6 +406,7 @@ def test_package_says_what_it_is():
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(place)})
 
 
+@pytest.mark.slow
 def test_pip_gets_the_version_of_meson():
     pytest.importorskip("setuptools")
     version = re.search(r"version: '([^']+)'", (lab.REPOSITORY / "meson.build").read_text())[1]

@@ -41,6 +41,7 @@ def is_torn(endpoint):
     return any(path.stat().st_size > 1_000_000 for name, path in endpoint.files().items() if name.startswith("stripes/"))
 
 
+@pytest.mark.slow
 def test_what_is_killed_in_the_middle_of_uploads_costs_no_byte(place, remotes, store):
     endpoints = [remotes.disk("amber"), remotes.disk("birch"), remotes.box(place.sshd("cedar")), remotes.box(place.sshd("delta")),
                  remotes.bucket(store, "ember"), remotes.bucket(store, "fjord")]
@@ -79,6 +80,7 @@ def test_what_is_killed_in_the_middle_of_uploads_costs_no_byte(place, remotes, s
     mount.umount()
 
 
+@pytest.mark.slow
 def test_a_remote_that_goes_is_down_and_nothing_is_made_in_its_place(place, remotes):
     endpoints = [*(remotes.disk(name) for name in ["amber", "birch", "cedar"]), *place.directories(["delta"])]
     archive = place.archive(endpoints, "rs:2+2")
@@ -97,6 +99,7 @@ def test_a_remote_that_goes_is_down_and_nothing_is_made_in_its_place(place, remo
     mount.umount()
 
 
+@pytest.mark.slow
 def test_a_marker_that_was_replaced_in_part_is_read_from_its_spare(place, remotes):
     endpoints = [remotes.disk(name) for name in ["amber", "birch"]]
     archive = place.archive(endpoints, "copies:2")
@@ -124,6 +127,7 @@ def refused(endpoint, *words, **options):
     return done
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_told(place, remotes, store):
     disk = remotes.disk("amber")
     refused(disk.endpoint(), "does not exist", "rclone mkdir")
@@ -154,6 +158,7 @@ def test_a_version_that_is_too_old_says_so(remotes):
     refused(disk.endpoint(rclone=old), "too old", "1.60")
 
 
+@pytest.mark.slow
 def test_the_users_settings_are_respected_but_not_those_that_would_lie(remotes):
     disk = remotes.disk("amber")
     disk.root.mkdir(parents=True)

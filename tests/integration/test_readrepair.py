@@ -89,6 +89,7 @@ THOROUGH = pytest.mark.nightly
 
 @pytest.mark.parametrize("code", ["rs:4+2", pytest.param("ldpc:4+2", marks=THOROUGH),
                                   pytest.param("basic:4+4", marks=THOROUGH)])
+@pytest.mark.slow
 def test_damage_met_by_a_read_is_repaired_behind(place, code):
     """Over sshd: stripes that a read needs are damaged, each in another way, up to the tolerance at a time."""
     archive = place.archive([place.sshd(name) for name in NAMES[:n_stripes(code)]], code)
@@ -116,6 +117,7 @@ def test_damage_met_by_a_read_is_repaired_behind(place, code):
     assert fsck(archive, "--deep") == 0
 
 
+@pytest.mark.slow
 def test_off_queues_and_tells_and_the_next_mount_repairs(place, archive):
     archive.configure("archive", repair="off", read_policy="data-first")
     lab.write_pattern(place.path / "file", 2 * MIB, 6)
@@ -167,6 +169,7 @@ def test_what_was_read_in_vain_is_told_at_once(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_names_travel_though_a_file_is_not_full(place, archive):
     archive.configure("archive", small_file="0", repair="off")
     lab.write_pattern(place.path / "file", MIB, 13)
@@ -185,6 +188,7 @@ def test_names_travel_though_a_file_is_not_full(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_get_queues_beside_a_mount_and_without_one(place, archive):
     archive.configure("archive", read_policy="data-first")
     lab.write_pattern(place.path / "file", 2 * MIB, 7)
@@ -201,6 +205,7 @@ def test_get_queues_beside_a_mount_and_without_one(place, archive):
     assert fsck(archive, "--deep") == 0
 
 
+@pytest.mark.slow
 def test_fsck_repairs_what_is_queued_without_reading_all(place, archive):
     archive.configure("archive", read_policy="data-first")
     lab.write_pattern(place.path / "file", MIB, 10)
@@ -243,6 +248,7 @@ def test_what_is_met_during_a_long_repair_is_queued_at_once(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_who_is_down_or_not_mounted_is_not_damaged(place):
     """An endpoint whose disk is gone below a living connection has no stripes and no marker: that is no loss."""
     archive = place.archive([place.sshd(name) for name in NAMES[:6]], "rs:3+3")
@@ -295,6 +301,7 @@ def named_by_catalog(archive):
             for endpoint, uuid, index, instance in found}
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_repairs(place, archive):
     """Each mount is killed after some repairs and within others; the next goes on, and nothing is left or lost."""
     archive.configure("archive", segment_size="64K", read_policy="data-first", repair_rate="2M",
@@ -324,6 +331,7 @@ def test_killed_in_the_middle_of_repairs(place, archive):
 
 
 @pytest.mark.skipif(not lab.ROOT, reason="only root can make a directory read-only for itself")
+@pytest.mark.slow
 def test_a_mount_for_reading_only_hands_over_what_it_met(place):
     """To who may write next; and where nobody may, it says so, once, with the file and what to run."""
     archive = place.archive(place.directories(NAMES[:6]), "rs:4+2")

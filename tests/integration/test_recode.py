@@ -84,6 +84,7 @@ def assert_no_leak(place, archive, paths):
 FILES = ["/tree/small", "/tree/odd", "/tree/below/large", "/tree/below/sparse"]
 
 
+@pytest.mark.slow
 def test_more_parity_leaves_all_stored_stripes_untouched(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -114,6 +115,7 @@ def test_more_parity_leaves_all_stored_stripes_untouched(place, archive):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_files_go_through_every_kind_of_code(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -140,6 +142,7 @@ def test_only_what_is_named_changes(place, archive):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_a_degraded_object_becomes_full(place, archive):
     source = place.path / "source"
     expected = lab.write_pattern(source, 2 * MIB, 3)
@@ -155,6 +158,7 @@ def test_a_degraded_object_becomes_full(place, archive):
 
 
 @lab.unkeyed
+@pytest.mark.slow
 def test_what_cannot_be_stored_in_full_stays_as_it_was(place, archive):
     top = tree(place)
     archive.put(top, "/")
@@ -171,6 +175,7 @@ def test_what_cannot_be_stored_in_full_stays_as_it_was(place, archive):
     assert_no_leak(place, archive, FILES)
 
 
+@pytest.mark.slow
 def test_less_parity_drops_nothing_while_what_would_stay_is_not_there(place, archive):
     source = place.path / "source"
     expected = lab.write_pattern(source, 2 * MIB, 3)
@@ -187,6 +192,7 @@ def test_less_parity_drops_nothing_while_what_would_stay_is_not_there(place, arc
     assert lab.digest(target / "file") == expected
 
 
+@pytest.mark.slow
 def test_no_room_on_the_way_is_told_and_harms_nothing(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -204,6 +210,7 @@ def test_no_room_on_the_way_is_told_and_harms_nothing(place, archive):
 @pytest.mark.parametrize("path, code, reason", [
     ("/tree", "rs:9+9", "18 stripes"), ("/tree", "nonsense", "not a code"), ("/nowhere", "rs:4+3", "nowhere"),
     ("/tree/link", "rs:4+3", "neither a file nor a directory")])
+@pytest.mark.slow
 def test_what_is_impossible_is_refused_in_a_sentence(place, archive, path, code, reason):
     archive.put(tree(place), "/")
     before = stripes_of(archive)
@@ -219,6 +226,7 @@ def test_usage(archive):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_killed_at_any_moment_and_repeated(place, archive):
     """Every step is killed at by tests/crash; here the program as a whole, with all that it has in flight."""
     top = tree(place)
@@ -253,6 +261,7 @@ def being_written(path):
         yield
 
 
+@pytest.mark.slow
 def test_beside_a_mount(place, archive):
     archive.configure("archive", pack_after="1s")  # else a log stays for a while of which files have nothing any more
     mount = place.mount(archive)
@@ -292,6 +301,7 @@ def sends_nothing(proxy):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_who_asks_a_mount_and_goes_ends_it_there_too(place, number):
     """One endpoint is so slow that all files take half a minute, and the first is waited for."""
     far = place.behind_proxy(NAMES[8])
@@ -325,6 +335,7 @@ def test_who_asks_a_mount_and_goes_ends_it_there_too(place, number):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_files_replaced_meanwhile_keep_what_replaced_them(place, archive):
     mount = place.mount(archive)
     for number in range(40):

@@ -77,6 +77,7 @@ def write_history(place, mount):
 
 
 @pytest.mark.parametrize("kind", ["directories", "sshd"])
+@pytest.mark.slow
 def test_all_comes_back_without_the_machine_and_as_many_endpoints_as_may_vanish(place, kind):
     endpoints = place.directories() if kind == "directories" else [place.sshd(name) for name in NAMES]
     archive = place.archive(endpoints, "rs:4+2", lab.AS_USERS)
@@ -104,6 +105,7 @@ def test_all_comes_back_without_the_machine_and_as_many_endpoints_as_may_vanish(
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_content_that_no_journal_tells_of_is_found_by_its_stripes(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -130,6 +132,7 @@ def test_content_that_no_journal_tells_of_is_found_by_its_stripes(place):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_content_that_the_journal_awaits_gets_the_name_that_it_tells(place):
     """As of rsync: written under a temporary name, renamed, and stored when the journal has gone already."""
     endpoints = place.directories()
@@ -163,6 +166,7 @@ def test_content_that_the_journal_awaits_gets_the_name_that_it_tells(place):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_a_file_in_the_way_of_what_is_set_apart_is_left_alone(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -181,6 +185,7 @@ def test_a_file_in_the_way_of_what_is_set_apart_is_left_alone(place):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_without_any_journal_names_are_hints(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -217,6 +222,7 @@ def test_what_was_deleted_stays_deleted_and_what_cannot_be_read_is_told(place):
     assert sorted(lab.ecfs("ls", again.path, "/").stdout.split()) == ["kept", "lost"]
 
 
+@pytest.mark.slow
 def test_an_old_copy_of_the_archive_directory_is_read_only_and_deletes_nothing(place):
     endpoints = place.directories()
     archive, old, expected = outdated_copy(place, endpoints)
@@ -275,6 +281,7 @@ def await_recognised(archive):
     lab.until(lambda: "is an old copy" in lab.ecfs("status", archive.path).stdout, 120, "the old copy is known for one")
 
 
+@pytest.mark.slow
 def test_an_old_copy_that_was_used_while_nobody_answered_stays_one(place):
     endpoints = place.directories()
     archive, old, expected = outdated_copy(place, endpoints)
@@ -303,6 +310,7 @@ def test_an_old_copy_that_was_used_while_nobody_answered_stays_one(place):
     lab.assert_same_tree(expected, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_a_mount_whose_archive_is_recovered_elsewhere_deletes_nothing_from_then_on(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -323,6 +331,7 @@ def test_a_mount_whose_archive_is_recovered_elsewhere_deletes_nothing_from_then_
     lab.assert_same_tree(expected, tree_of(place, again))
 
 
+@pytest.mark.slow
 def test_endpoints_of_another_archive_are_left_alone(place):
     ours, theirs = place.directories(), place.directories(["one", "two", "three"])
     archive, other = place.archive(ours), place.archive(theirs, "copies:2")
@@ -343,6 +352,7 @@ def test_endpoints_of_another_archive_are_left_alone(place):
     assert stored(theirs) == before and (theirs[0].root / "ecfs-endpoint").read_text() == marker
 
 
+@pytest.mark.slow
 def test_a_damaged_journal_is_used_as_far_as_it_goes(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -416,6 +426,7 @@ def test_the_most_tolerant_code_in_use_says_how_safe_the_journal_has_to_be(place
     assert "on too few endpoints to be safe without this machine" in mount.text()
 
 
+@pytest.mark.slow
 def test_one_endpoint_that_takes_nothing_does_not_fail_it(place, monkeypatch):
     """Others have room for the new catalog, and tell of the new epoch."""
     endpoints = place.directories()
@@ -442,6 +453,7 @@ def test_one_endpoint_that_takes_nothing_does_not_fail_it(place, monkeypatch):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_content_of_a_copy_that_was_given_up_does_not_come_back(place):
     """The machine that was thought lost had gone on, and what it stored lies beside what the recovered one did."""
     endpoints = place.directories()
@@ -475,6 +487,7 @@ def test_content_of_a_copy_that_was_given_up_does_not_come_back(place):
     assert "1 objects were stored by a copy" in done.stderr and "of a copy of the archive directory" in done.stderr
 
 
+@pytest.mark.slow
 def test_status_tells_the_recovery_point_and_wait_fails_without_one(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -504,6 +517,7 @@ def states_of(archive):
     return {endpoint["name"]: endpoint["state"] for endpoint in archive.json("status")["endpoints"]}
 
 
+@pytest.mark.slow
 def test_what_was_decided_of_an_endpoint_outlives_the_machine(place):
     """Distrusted and readonly stay; one that was being emptied is given again, and active as any other."""
     endpoints = place.directories([*NAMES, "extra", "more", "other"])  # six are active in the end
@@ -559,6 +573,7 @@ def test_no_endpoint_says_of_itself_what_it_is(place):
     assert states_of(again)[NAMES[0]] == "distrusted"
 
 
+@pytest.mark.slow
 def test_what_a_recovery_left_that_was_killed_is_no_archive(place, archive):
     mount = place.mount(archive)
     (mount.path / "file").write_bytes(b"content")

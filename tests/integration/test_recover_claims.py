@@ -75,6 +75,7 @@ def goes_on(place, archive, mount):
     {"*": ["mark 2+ fail 28"], NAMES[0]: ["mark 3+ fail 5"]},  # claimed, and then no more
     {"*": [], NAMES[1]: ["list 6+ fail 5"]},  # dies in the middle
 ], ids=["full", "markers", "dies"])
+@pytest.mark.slow
 def test_one_that_fails_leaves_nothing_behind(place, flawed, rules):
     endpoints, archive, mount = written(place)
     before = files(endpoints)
@@ -102,6 +103,7 @@ def is_written(path):
     {NAMES[1]: ["write 1 hang"]},  # half a snapshot
     {NAMES[0]: ["mark 2 hang"]},  # all of it, and no marker
 ], ids=["claiming", "reading", "snapshot", "markers"])
+@pytest.mark.slow
 def test_one_that_is_killed_makes_no_old_copy_of_the_living_archive(place, hasty, rules):
     endpoints, archive, mount = written(place)
     first = markers(endpoints)
@@ -134,6 +136,7 @@ def test_one_that_is_killed_makes_no_old_copy_of_the_living_archive(place, hasty
         mount.umount()
 
 
+@pytest.mark.slow
 def test_one_that_is_interrupted_takes_everything_back(place, flawed):
     endpoints, archive, mount = written(place)
     before = files(endpoints)
@@ -146,6 +149,7 @@ def test_one_that_is_interrupted_takes_everything_back(place, flawed):
     goes_on(place, archive, mount)
 
 
+@pytest.mark.slow
 def test_two_at_once_do_not_both_win(place, flawed, monkeypatch):
     monkeypatch.setenv("ECFS_LAB_HASTE", "10")  # who lives has 4.5 seconds to show it
     endpoints, archive, mount = written(place)
@@ -165,6 +169,7 @@ def test_two_at_once_do_not_both_win(place, flawed, monkeypatch):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_what_is_stored_meanwhile_is_not_lost(place, flawed):
     """The old machine stores a segment when recover has read the journal already."""
     endpoints, archive, mount = written(place)
@@ -192,6 +197,7 @@ def test_what_is_stored_meanwhile_is_not_lost(place, flawed):
     again.umount()
 
 
+@pytest.mark.slow
 def test_wait_says_that_the_archive_was_recovered_once_that_is_over(place, flawed):
     """The mount has seen the claim, and does not look again by itself before it is asked."""
     endpoints, archive, mount = written(place)

@@ -69,6 +69,7 @@ class Few:
 
 
 @pytest.mark.parametrize("code, count", SMALL)
+@pytest.mark.slow
 def test_an_endpoint_with_a_gap_outvotes_nobody(place, code, count):
     few = Few(place, code, count)
     for what, n_hurt in (("middle", 1), ("middle", 2), ("last", 1), ("snapshots", 1), ("snapshots", 2)):
@@ -77,6 +78,7 @@ def test_an_endpoint_with_a_gap_outvotes_nobody(place, code, count):
         assert found == few.expected, (what, n_hurt, done.stderr)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_settled_is_not_dropped_unasked(place):
     few = Few(place, "copies:3", 3)
     few.hurt("last", 2)
@@ -87,12 +89,14 @@ def test_what_cannot_be_settled_is_not_dropped_unasked(place):
     assert few.found("--believe", teller)[0] == few.expected
 
 
+@pytest.mark.slow
 def test_an_archive_of_few_endpoints_is_recovered_with_one_distrusted(place):
     few = Few(place, "copies:3", 3)
     again, done = few.recover("--force", "--distrust", few.endpoints[0].name)
     assert again.json("status")["files"] == 4
 
 
+@pytest.mark.slow
 def test_two_that_say_nothing_alike_are_not_believed_one_by_one(place):
     """Of two histories from the beginning on none is the truth because it is there."""
     endpoints = place.directories(lab.NAMES[:2])
@@ -120,6 +124,7 @@ def test_two_that_say_nothing_alike_are_not_believed_one_by_one(place):
     assert lab.ecfs("ls", place.path / "again", "/").stdout.split()[:1] == ["other"], done.stderr
 
 
+@pytest.mark.slow
 def test_snapshots_of_which_none_is_believed_make_no_catalog(place):
     """That nothing is believed is no reason to believe more: what it would be measured by is empty."""
     endpoints = place.directories(lab.NAMES[:2])

@@ -64,6 +64,7 @@ def doubling(archive):
 
 
 @pytest.mark.parametrize("repaired", [False, True], ids=["at once", "after a repair"])
+@pytest.mark.slow
 def test_an_endpoint_that_was_not_named_comes_back(place, repaired):
     endpoints = place.directories()
     digests = lose_all_but_stripes(place, endpoints)
@@ -99,6 +100,7 @@ def test_an_endpoint_that_was_not_named_comes_back(place, repaired):
     assert_reads(place, again, digests)
 
 
+@pytest.mark.slow
 def test_a_mount_takes_it_in_as_well(place):
     """It may have rebuilt its stripes elsewhere by then."""
     endpoints = place.directories()
@@ -120,6 +122,7 @@ def test_a_mount_takes_it_in_as_well(place):
 
 
 @pytest.mark.parametrize("number", [1, 5])
+@pytest.mark.slow
 def test_with_a_key_it_must_be_authentic_and_keeps_its_share(place, number):
     endpoints = place.directories()
     archive = place.archive(endpoints, CODE, "--key", "split", lab.AS_USERS)
@@ -156,6 +159,7 @@ def test_with_a_key_it_must_be_authentic_and_keeps_its_share(place, number):
     (lambda text: text + "claim_epoch=3\nclaim_session=11111111-2222-4333-8444-555555555555\nclaim_count=4\n"
      "claim_host=elsewhere\n", "a recovery of this archive on elsewhere has claimed it"),
 ], ids=["newer", "claimed"])
+@pytest.mark.slow
 def test_what_another_copy_uses_is_refused(place, change, told):
     endpoints = place.directories()
     lose_all_but_stripes(place, endpoints)
@@ -173,6 +177,7 @@ def test_what_another_copy_uses_is_refused(place, change, told):
 
 
 @lab.unkeyed  # one endpoint alone does not open it
+@pytest.mark.slow
 def test_what_another_recovery_has_taken_is_refused(place):
     """Of the same epoch, and of another session."""
     endpoints = place.directories()
@@ -186,6 +191,7 @@ def test_what_another_recovery_has_taken_is_refused(place):
     assert marker(endpoints[-1]) == before
 
 
+@pytest.mark.slow
 def test_a_pack_gets_back_what_it_lacks(place):
     """Its stripes have footers that are not read at once."""
     endpoints = place.directories()
@@ -219,6 +225,7 @@ def test_a_pack_gets_back_what_it_lacks(place):
         name: facts["digest"] for name, facts in found.items() if "digest" in facts}
 
 
+@pytest.mark.slow
 def test_what_only_it_has_counts_again(place):
     """Too much of the others was lost meanwhile to rebuild its stripes."""
     endpoints = place.directories()
@@ -233,6 +240,7 @@ def test_what_only_it_has_counts_again(place):
     assert_reads(place, again, digests)
 
 
+@pytest.mark.slow
 def test_what_an_object_lacks_is_never_pruned(place):
     endpoints = place.directories()
     lose_all_but_stripes(place, endpoints)
@@ -248,6 +256,7 @@ def test_what_an_object_lacks_is_never_pruned(place):
     assert lab.stripe_files(endpoints[-1]) == before
 
 
+@pytest.mark.slow
 def test_one_that_is_known_is_not_taken_twice(place):
     endpoints = place.directories()
     lose_all_but_stripes(place, endpoints)
@@ -257,6 +266,7 @@ def test_one_that_is_known_is_not_taken_twice(place):
     assert failed.returncode == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_recovered_without_the_others_is_not_left_out(place):
     endpoints = place.directories()
     digests = lose_all_but_stripes(place, endpoints)
@@ -271,6 +281,7 @@ def test_what_cannot_be_recovered_without_the_others_is_not_left_out(place):
     assert_reads(place, again, digests)
 
 
+@pytest.mark.slow
 def test_stripes_tell_of_an_endpoint_where_there_are_enough_without_it(place):
     """As many endpoints as the code makes stripes are named, and one more had some."""
     endpoints = place.directories()
@@ -285,6 +296,7 @@ def test_stripes_tell_of_an_endpoint_where_there_are_enough_without_it(place):
     assert again.json("status")["code"] == "rs:3+2"
 
 
+@pytest.mark.slow
 def test_a_journal_names_those_that_are_not_given(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -299,6 +311,7 @@ def test_a_journal_names_those_that_are_not_given(place):
     assert_reads(place, again, digests)
 
 
+@pytest.mark.slow
 def test_who_has_chosen_to_double_is_not_told_of_it(place):
     endpoints = place.directories()[:5]
     digests = lose_all_but_stripes(place, endpoints, CODE, "--set", "allow_double=yes")
@@ -309,6 +322,7 @@ def test_who_has_chosen_to_double_is_not_told_of_it(place):
     assert_reads(place, again, digests)
 
 
+@pytest.mark.slow
 def test_what_recover_allows_for_now_may_be_chosen(place):
     endpoints = place.directories()
     lose_all_but_stripes(place, endpoints)
@@ -324,6 +338,7 @@ def test_what_recover_allows_for_now_may_be_chosen(place):
     assert chosen.json("status")["verdict"] == "healthy"
 
 
+@pytest.mark.slow
 def test_a_recovery_with_all_endpoints_ends_what_one_with_fewer_began(place):
     endpoints = place.directories()
     lose_all_but_stripes(place, endpoints)

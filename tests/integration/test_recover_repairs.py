@@ -70,6 +70,7 @@ def recovered(place, endpoints):
 
 
 @pytest.mark.parametrize("tells", ["of the objects", "of nothing"])
+@pytest.mark.slow
 def test_what_was_repaired_is_taken_where_the_journal_names_what_was_damaged(place, tells):
     archive, source = filled(place)
     damaged = archive.endpoints[3]
@@ -84,6 +85,7 @@ def test_what_was_repaired_is_taken_where_the_journal_names_what_was_damaged(pla
     assert place.fetched(again, "/source") == lab.describe_tree(source)
 
 
+@pytest.mark.slow
 def test_fsck_stores_the_journal_before_it_says_repaired(place):
     """The machine is lost the moment after, with as many endpoints as may vanish: nothing has to be guessed."""
     archive, source = filled(place)
@@ -98,6 +100,7 @@ def test_fsck_stores_the_journal_before_it_says_repaired(place):
     assert place.fetched(again, "/source") == lab.describe_tree(source)
 
 
+@pytest.mark.slow
 def test_a_mount_stores_the_journal_before_it_says_repaired(place):
     archive = place.archive(place.directories())
     archive.configure("archive", read_policy="data-first")
@@ -126,6 +129,7 @@ def test_a_mount_stores_the_journal_before_it_says_repaired(place):
 
 @lab.unkeyed
 @pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.slow
 def test_fsck_takes_good_stripes_that_nothing_knows_for_damaged_ones(place, mounted):
     """As after a recovery that took the damaged ones: nothing else is left to rebuild them from."""
     archive, source = filled(place)

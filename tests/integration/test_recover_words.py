@@ -123,6 +123,7 @@ class Worlds:
 
 @pytest.mark.parametrize("snapshot", [False, True], ids=["young", "with a snapshot"])
 @pytest.mark.parametrize("what", ["segment", "snapshot", "epoch", "last epoch", "all"])
+@pytest.mark.slow
 def test_an_endpoint_that_lies_changes_no_name_and_deletes_nothing(place, what, snapshot):
     worlds = Worlds(place, snapshot)
     liars = [NAMES[2]]
@@ -139,6 +140,7 @@ def test_an_endpoint_that_lies_changes_no_name_and_deletes_nothing(place, what, 
     assert before <= stripes(worlds.endpoints)
 
 
+@pytest.mark.slow
 def test_two_of_six_that_lie_alike_are_not_believed(place):
     worlds = Worlds(place, True)
     worlds.lie(NAMES[1:3], "all")
@@ -149,6 +151,7 @@ def test_two_of_six_that_lie_alike_are_not_believed(place):
     assert before <= stripes(worlds.endpoints)
 
 
+@pytest.mark.slow
 def test_the_user_says_whose_word_counts(place):
     worlds = Worlds(place, True)
     worlds.lie(NAMES[1:4], "all")  # as many as would have to
@@ -161,12 +164,14 @@ def test_the_user_says_whose_word_counts(place):
     assert recover(place, worlds.endpoints, "--believe", "nobody", check=False)[1].returncode == 2
 
 
+@pytest.mark.slow
 def test_what_endpoints_tell_makes_no_deletion_sooner(place):
     worlds = Worlds(place)
     again, _ = recover(place, worlds.endpoints)
     assert "deletion_grace = 0" not in (again.path / "ecfs.conf").read_text()
 
 
+@pytest.mark.slow
 def test_deletions_that_a_journal_tells_of_are_not_resumed(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)  # with the usual grace: all that was deleted waits
@@ -187,6 +192,7 @@ def test_deletions_that_a_journal_tells_of_are_not_resumed(place):
     assert stripes(endpoints) == before
 
 
+@pytest.mark.slow
 def test_a_rehearsal_changes_nothing_anywhere(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -209,6 +215,7 @@ def test_a_rehearsal_changes_nothing_anywhere(place):
     tree_of(place, archive)
 
 
+@pytest.mark.slow
 def test_an_archive_recovered_for_reading_leaves_the_living_one_alone(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -238,6 +245,7 @@ def test_an_archive_recovered_for_reading_leaves_the_living_one_alone(place):
     assert "later" in tree_of(place, archive)
 
 
+@pytest.mark.slow
 def test_what_makes_no_sense_is_refused_without_force(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -289,6 +297,7 @@ def test_one_endpoint_gives_no_file_another_name(place, code):
         assert [fact["digest"] for name, fact in found.items() if name.startswith("recovered/")] == [digest]
 
 
+@pytest.mark.slow
 def test_bytes_that_one_endpoint_made_up_get_into_no_file(place):
     endpoints, digest, paths = closed_and_not_in_the_journal(place, "honest-name", 300_000)
     first = pathlib.Path(min(paths, key=lambda path: path.split("-")[-2]))

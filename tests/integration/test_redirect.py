@@ -42,6 +42,7 @@ def test_the_old_content_stays_until_there_is_another(place, archive, mount):
     assert (place.path / "new").read_bytes() == b"new"
 
 
+@pytest.mark.slow
 def test_the_old_content_survives_the_machine(place, archive, mount):
     command = Command(mount.path / "file")
     mount.kill()
@@ -56,6 +57,7 @@ def test_the_old_content_survives_the_machine(place, archive, mount):
     assert lab.digest(place.path / "back") == lab.digest(place.path / "old")
 
 
+@pytest.mark.slow
 def test_what_is_emptied_is_stored_as_empty(place, archive, mount):
     subprocess.run(["bash", "-c", f": > '{mount.path}/file'; > '{mount.path}/fresh'"], check=True)
     lab.ecfs("wait", mount.path)

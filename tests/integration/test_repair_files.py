@@ -65,6 +65,7 @@ def lose_and_repair(archive, endpoints):
 
 
 @pytest.mark.parametrize("code", ["rs:4+2"] + [pytest.param(code, marks=THOROUGH) for code in CODES if code != "rs:4+2"])
+@pytest.mark.slow
 def test_whole_endpoints_come_back_for_what_the_code_costs(place, code):
     (k, n), tolerance, chosen = shape(code), CODES[code], random.Random(code)
     top = place.path / "tree"

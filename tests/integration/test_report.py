@@ -40,6 +40,7 @@ def holder(archive):
     return first, max(lab.stripe_files(archive[first]), key=lambda path: path.stat().st_size)
 
 
+@pytest.mark.slow
 def test_a_healthy_archive(place, filled):
     lines = report(filled, "--html", place.path / "page.html")
     assert lines[0] == WELL and lines[1] == "" and str(filled.path) in lines[2]
@@ -65,6 +66,7 @@ def test_a_check_that_is_at_work_is_no_finding(filled):
         assert "nothing, as another check is at work" in " ".join(" ".join(lines).split())
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_away_has_the_command_in_the_first_line(filled):
     filled["birch"].kill()
     lines = report(filled, status=1)
@@ -78,6 +80,7 @@ def test_an_endpoint_that_is_away_has_the_command_in_the_first_line(filled):
     assert report(filled, status=3)[0].startswith("1 file cannot be read: ")
 
 
+@pytest.mark.slow
 def test_beside_a_mount_an_endpoint_may_be_away_for_a_while(place, filled):
     place.mount(filled)
     filled["birch"].kill()
@@ -91,6 +94,7 @@ def test_beside_a_mount_an_endpoint_may_be_away_for_a_while(place, filled):
 
 
 @pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.slow
 def test_damage_lowers_what_is_promised_until_it_is_repaired(place, filled, mounted):
     filled.configure("archive", repair="off")
     name, stripe = holder(filled)
@@ -119,6 +123,7 @@ def test_so_much_damage_as_is_allowed_is_only_noted(filled):
     assert lines[0].startswith(f"{WELL}; the check found 1 stripe damaged or gone at ") and lines[0].endswith("1 was rebuilt")
 
 
+@pytest.mark.slow
 def test_a_share_is_verified_each_time_until_all_is(place, archive):
     for number in range(24):
         lab.write_pattern(place.path / "source", 8 * MIB, number)
@@ -135,6 +140,7 @@ def test_a_share_is_verified_each_time_until_all_is(place, archive):
         assert lab.run(lab.BUILD / "tools/ecfs-fsck", *words, archive.path, check=False).returncode == 16
 
 
+@pytest.mark.slow
 def test_limits(filled):
     assert report(filled, "--verified", "0", "--scrub", "0")[0].endswith("; stored bytes were never verified so far")
     assert report(filled, "--guarantee", "3", status=1)[0].startswith("1 file would not survive the loss of 3 more endpoints: ")

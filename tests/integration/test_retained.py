@@ -66,6 +66,7 @@ def contents(root):
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_thief_with_every_key_destroys_nothing(place, accounts):
     kept = place.archive(accounts, "rs:4+2")
     kept.configure("archive", deletion_grace="0s", history="0")
@@ -115,6 +116,7 @@ def test_a_thief_with_every_key_destroys_nothing(place, accounts):
     assert contents(place.mount(away, "-o", "ro").path) == before
 
 
+@pytest.mark.slow
 def test_an_endpoint_goes_though_its_snapshot_was_just_taken(place, accounts):
     """Nothing has changed since: a snapshot of the same name cannot take the place of the one that is there."""
     kept = place.archive(accounts, "rs:3+2")
@@ -134,6 +136,7 @@ def test_an_endpoint_goes_though_its_snapshot_was_just_taken(place, accounts):
     assert lab.digest(place.path / "fetched") == lab.digest(place.path / "source")
 
 
+@pytest.mark.slow
 def test_a_login_that_may_delete_makes_room(place, accounts):
     kept = place.archive(accounts, "rs:4+2")
     mount = place.mount(kept)
@@ -180,6 +183,7 @@ def test_a_machine_that_was_not_told_sees_who_took_over(place, archive):
     assert done.returncode != 0 and "recovered elsewhere" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_retains_retains_after_a_recovery_that_was_not_told(place):
     endpoints = place.directories()
     archive = place.archive([Retaining(endpoint) for endpoint in endpoints])
@@ -200,6 +204,7 @@ def test_what_retains_retains_after_a_recovery_that_was_not_told(place):
                              for path in lab.files_below(endpoint.root)}.items()
 
 
+@pytest.mark.slow
 def test_a_segment_that_broke_off_everywhere_holds_nothing_up(place):
     """What has its name stays there: the next ends elsewhere."""
     endpoints = place.directories()
@@ -241,6 +246,7 @@ def test_what_cannot_be_read_in_the_place_of_a_marker_is_none(place):
     archive.await_stored()
 
 
+@pytest.mark.slow
 def test_what_stays_by_design_is_no_finding(place):
     """And nothing is destroyed half."""
     endpoints = place.directories()

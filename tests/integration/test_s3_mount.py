@@ -28,6 +28,7 @@ def contents(root):
     return {str(path.relative_to(root)): lab.digest(path) for path in root.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_uploads_that_break_off_and_buckets_that_go_cost_no_byte(place, store):
     endpoints = [*buckets(store, ["amber", "birch", "cedar", "delta"]), *place.directories(["ember", "fjord"])]
     store.set("slow-down")
@@ -59,6 +60,7 @@ def test_uploads_that_break_off_and_buckets_that_go_cost_no_byte(place, store):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_a_small_file_is_one_request_to_each(place, store):
     archive = place.archive(buckets(store, ["amber", "birch", "cedar", "delta"]), "rs:2+2")
     mount = place.mount(archive)
@@ -79,6 +81,7 @@ def refused(endpoint, *words, **options):
     assert "secret/of" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_told(place, store):
     bucket = s3.Bucket(store, "amber")
     refused(bucket.endpoint(), "bucket ecfs-amber does not exist")
@@ -93,6 +96,7 @@ def test_what_is_wrong_is_told(place, store):
     assert "region eu-north-1" in lab.ecfs("endpoint", "test", bucket.endpoint()).stdout
 
 
+@pytest.mark.slow
 def test_buckets_of_one_name_on_two_servers_are_two_places(place, store):
     other = s3.S3(place.path / "s3-other")
     place.servers.append(other)
@@ -113,6 +117,7 @@ def test_buckets_of_one_name_on_two_servers_are_two_places(place, store):
     assert lab.digest(place.path / "back") == lab.digest(place.path / "source")
 
 
+@pytest.mark.slow
 def test_keys_come_from_where_the_tools_of_aws_have_them(place, store):
     bucket = s3.Bucket(store, "amber")
     bucket.bucket.mkdir()
@@ -133,6 +138,7 @@ def test_keys_come_from_where_the_tools_of_aws_have_them(place, store):
     refused(f"x={url}", "[default]", env=clean)
 
 
+@pytest.mark.slow
 def test_requests_are_counted_as_the_server_sees_them(place, store):
     """Single and in parts, with what a busy server has us send again."""
     endpoints = buckets(store, ["amber", "birch", "cedar"])
@@ -154,6 +160,7 @@ def test_requests_are_counted_as_the_server_sees_them(place, store):
     lab.until(lambda: counted() == seen(), 60, "both count the same", pause=0.2)  # in this order: status asks, too
 
 
+@pytest.mark.slow
 def test_a_drain_says_how_many_requests_parts_are(place, store):
     archive = place.archive(buckets(store, ["amber", "birch", "cedar", "delta"]), "rs:2+1")
     lab.write_pattern(place.path / "source", LARGE, seed=5)
@@ -172,6 +179,7 @@ def test_a_drain_says_how_many_requests_parts_are(place, store):
     assert plan["requests"] == n_segments + n_parts + 2 + 1  # read, stored, deleted later
 
 
+@pytest.mark.slow
 def test_a_large_file_is_hardly_more_requests_than_parts(place, store):
     """And what is read again are ranges, of which there are no more than packets."""
     archive = place.archive(buckets(store, ["amber", "birch", "cedar"]), "rs:2+1")

@@ -60,6 +60,7 @@ def assert_restored(target, files):
 
 
 @pytest.mark.parametrize("code", CODES)
+@pytest.mark.slow
 def test_files_come_back_without_as_many_endpoints_as_may_be_lost(place, code):
     files = contents()
     _, roots = make(place, code, files)
@@ -83,6 +84,7 @@ def test_damage_is_worked_around_block_by_block(place):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_what_cannot_be_had_is_told_and_the_rest_written(place):
     files = {"large": os.urandom(6 << 20)}
     _, roots = make(place, "rs:4+2", files)
@@ -107,6 +109,7 @@ def test_a_list_and_a_part(place):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_names_come_from_the_journal(place):
     """A tree as rsync makes it, with what was renamed, changed and deleted afterwards."""
     source = place.path / "source"
@@ -145,6 +148,7 @@ def test_garbage_among_stripes_is_told_and_passed_by(place):
 
 
 @pytest.mark.parametrize("code, n_emptied", [("copies:3", 1), ("rs:2+2", 2)])
+@pytest.mark.slow
 def test_segments_of_other_bounds_at_endpoints_that_were_filled_anew(place, code, n_emptied):
     """Such an endpoint gets the same records in other files, as many in one as go there."""
     endpoints = place.directories(["e0", "e1", "e2", "e3"][:3 if code == "copies:3" else 4])
@@ -172,6 +176,7 @@ def test_segments_of_other_bounds_at_endpoints_that_were_filled_anew(place, code
 
 
 @pytest.mark.parametrize("n_losing", [1, 3])
+@pytest.mark.slow
 def test_a_gap_of_the_journal_is_told_and_fails(place, n_losing):
     """All three have to agree: what one has lost does not count, nor does what comes behind it."""
     endpoints = place.directories(["e0", "e1", "e2"])
@@ -244,6 +249,7 @@ def newest_segment(module, root):
     return module.JournalFile(max((root / "journal").iterdir()))
 
 
+@pytest.mark.slow
 def test_parts_of_two_snapshots_of_one_moment_are_not_mixed(place):
     """One was given up after its first part, and the next, elsewhere, made other parts of the same records."""
     endpoints = place.directories()
@@ -281,6 +287,7 @@ def test_parts_of_two_snapshots_of_one_moment_are_not_mixed(place):
     assert sorted(path.name for path in (place.path / "salvaged").iterdir()) == expected
 
 
+@pytest.mark.slow
 def test_changes_of_a_copy_that_was_given_up_are_not_taken_for_later_ones(place):
     """The machine that was thought lost went on for a while, and nothing has changed since the recovery."""
     endpoints = place.directories()
@@ -308,6 +315,7 @@ def test_changes_of_a_copy_that_was_given_up_are_not_taken_for_later_ones(place)
     assert [path.name for path in (place.path / "salvaged").iterdir()] == ["kept"]
 
 
+@pytest.mark.slow
 def test_a_journal_file_of_more_than_64_mib_is_damaged(place):
     """However small it is as compressed: whoever reads it has that much memory, and no more is asked for."""
     module, path = load(), place.path / "file"
@@ -356,6 +364,7 @@ def lose_journal(roots):
 
 
 @pytest.mark.parametrize("lost", [None, 0, 1, 2])
+@pytest.mark.slow
 def test_a_file_of_several_objects_has_its_name_only_when_all_are_there(place, lost):
     place.object_max = 64 << 10
     content = os.urandom(160 << 10)
@@ -378,6 +387,7 @@ def test_a_file_of_several_objects_has_its_name_only_when_all_are_there(place, l
     assert partial.read_bytes() == content[:start] + bytes(end - start) + content[end:]
 
 
+@pytest.mark.slow
 def test_names_that_nobody_expects(place):
     """Deep, no UTF-8, and as what salvage itself makes."""
     names = [b"d/" * 1100 + b"deep", b"no \xff utf-8", b".ecfs-salvage-unfinished", b"lost.partial", b"attributes"]
@@ -473,6 +483,7 @@ def test_one_endpoint_that_lies_changes_no_names(place):
 
 @pytest.mark.parametrize("changes", [{"k": 65535, "n": 65535}, {"family": 4, "k": 30, "n": 60}, {"family": 3},
                                      {"granule": 1}, {"segment_bytes": 3 << 30}, {"index": 65535}])
+@pytest.mark.slow
 def test_a_forged_stripe_does_not_end_the_run(place, changes):
     files = {"small": os.urandom(3000)}
     _, roots = make(place, "rs:4+2", files)
@@ -488,6 +499,7 @@ def test_a_forged_stripe_does_not_end_the_run(place, changes):
     assert_restored(place.path / "salvaged", files)
 
 
+@pytest.mark.slow
 def test_content_that_has_another_sha256_is_never_silently_right(place):
     """Every checksum of the stripes fits; only what the journal says of the content does not."""
     files = {"small": os.urandom(5000), "large": os.urandom(1_000_000)}
@@ -578,6 +590,7 @@ def test_of_one_directory_only_so_much_is_told(place):
     assert len(done.stderr.splitlines()) == 21 and f"{roots[3]}: there are 80 more messages" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_journal_is_not_kept_in_memory(place):
     """Neither what one directory alone has, however much comes of a small file, nor what counts."""
     files = {"small": os.urandom(3000)}
@@ -659,6 +672,7 @@ def forge_blocks(module, root):
 
 @pytest.mark.parametrize("liars", [1, 2])
 @pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.slow
 def test_forged_blocks_are_read_around(place, liars, journal):
     """By the SHA-256 that the journal has, and without one by the digest that all stripes have."""
     files = {"small": os.urandom(3000), "large": os.urandom(3 << 20)}
@@ -748,6 +762,7 @@ def test_a_damaged_segment_may_have_had_any_record(place):
     assert sum("it is damaged" in text for text in told) == 2
 
 
+@pytest.mark.slow
 def test_what_one_directory_tells_costs_little(place):
     """Segments beyond what others have are not read, nor many that are not what they say; no record is kept."""
     module, told, roots = load(), [], [place.path / f"root{number}" for number in range(4)]

@@ -122,6 +122,7 @@ def load_keyed(key):
 
 @pytest.mark.parametrize("code", ["rs:4+2", "rs:8+3", "ldpc:8+6", "basic:4+4", "copies:3"])
 @pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.slow
 def test_files_come_back_with_the_key(place, code, journal):
     """Without one endpoint, and with damage in every stripe of another; by the journal's names, and by hints alone."""
     files = contents()
@@ -136,6 +137,7 @@ def test_files_come_back_with_the_key(place, code, journal):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_names_come_back_with_the_key(place):
     source = place.path / "source"
     lab.add_oddities(source)
@@ -159,6 +161,7 @@ def test_names_come_back_with_the_key(place):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_its_own_aes_restores_files(place):
     files = {"small": os.urandom(3001), "middle": os.urandom(300_007)}
     key, roots = make_keyed(place, "rs:4+2", files)
@@ -171,6 +174,7 @@ def test_its_own_aes_restores_files(place):
 
 
 @pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.slow
 def test_nothing_comes_back_without_the_key(place, journal):
     key, roots = make_keyed(place, "rs:4+2", {"small": os.urandom(3000)})
     other, _ = make_keyed(place, "copies:3", {"small": os.urandom(3000)})
@@ -195,6 +199,7 @@ def test_nothing_comes_back_without_the_key(place, journal):
             assert not (place.path / "salvaged").exists()
 
 
+@pytest.mark.slow
 def test_only_its_own_archive_is_restored_with_a_key(place):
     """Anybody can put the stripes of another archive there; the names of that are not those of this."""
     files = {"small": os.urandom(3000)}
@@ -294,6 +299,7 @@ def add_behind_the_mac(module, stripe, data):
 
 @pytest.mark.parametrize("change", [change_instance, change_index, change_mac, change_size, change_digest,
                                     change_records, add_behind_the_mac])
+@pytest.mark.slow
 def test_a_stripe_is_authentic_or_none(place, change):
     """What is changed has checksums that fit. Of two of six stripes: the others suffice."""
     files = {"small": os.urandom(3000), "large": os.urandom(300_000)}

@@ -37,6 +37,7 @@ def filled(place, archive):
     return summary["checked_bytes"], summary["stripes"]
 
 
+@pytest.mark.slow
 def test_killed_it_goes_on_where_it_was(place, archive):
     all_bytes, n_stripes = filled(place, archive)
     running = subprocess.Popen([PROGRAM, archive.path, "--deep", "--bwlimit", str(all_bytes // 40)], stdout=subprocess.DEVNULL)
@@ -57,6 +58,7 @@ def test_killed_it_goes_on_where_it_was(place, archive):
     assert facts(archive, "--deep")[2]["deep"]["stripes"] == n_stripes, "the next begins anew, whatever its rows claim"
 
 
+@pytest.mark.slow
 def test_in_short_runs_it_goes_round(place, archive):
     all_bytes, n_stripes = filled(place, archive)
     n_read, n_runs, whole = 0, 0, False
@@ -71,12 +73,14 @@ def test_in_short_runs_it_goes_round(place, archive):
     assert "of the last" not in fsck(archive)[1] and "full_ended" in scrub(archive)
 
 
+@pytest.mark.slow
 def test_time_that_is_over_at_once_leaves_all(place, archive):
     filled(place, archive)
     status, text = fsck(archive, "--deep", "--max-time", "1ms")
     assert status == CLEAN and "--max-time" in text and "are left" in text
 
 
+@pytest.mark.slow
 def test_damage_that_was_left_is_told_again(place, archive):
     filled(place, archive)
     damaged = stored(archive, "file7")[1][1]
@@ -91,6 +95,7 @@ def test_damage_that_was_left_is_told_again(place, archive):
     assert scrub(archive)["damaged"] == 0 and fsck(archive, "--deep")[0] == CLEAN
 
 
+@pytest.mark.slow
 def test_what_did_not_answer_is_not_verified(place, archive):
     _, n_stripes = filled(place, archive)
     assert fsck(archive, "--deep")[0] == CLEAN
@@ -103,6 +108,7 @@ def test_what_did_not_answer_is_not_verified(place, archive):
     assert facts(archive, "--deep")[2]["deep"]["stripes"] == n_stripes and scrub(archive)["verified"] == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_noted_is_read_all_the_same(place, archive):
     _, n_stripes = filled(place, archive)
     (archive.path / "scrub.sqlite").mkdir()
@@ -113,6 +119,7 @@ def test_what_cannot_be_noted_is_read_all_the_same(place, archive):
     assert "scrub.sqlite" in done.stderr and "not noted" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_noted_any_more_is_read_all_the_same(place, archive):
     _, n_stripes = filled(place, archive)
     assert fsck(archive, "--deep")[0] == CLEAN
@@ -127,6 +134,7 @@ def test_what_cannot_be_noted_any_more_is_read_all_the_same(place, archive):
         change_notes(archive, "DROP TRIGGER full")
 
 
+@pytest.mark.slow
 def test_damage_is_not_forgotten_for_a_row_that_cannot_be_read(place, archive):
     filled(place, archive)
     damaged = stored(archive, "file7")[1][1]
@@ -145,6 +153,7 @@ def test_damage_is_not_forgotten_for_a_row_that_cannot_be_read(place, archive):
     assert fsck(archive, "--deep", "-y")[0] == REPAIRED and scrub(archive)["damaged"] == 0
 
 
+@pytest.mark.slow
 def test_a_sample_tells_what_it_proves(place, archive):
     all_bytes, n_stripes = filled(place, archive)
     status, findings, first = facts(archive, "--deep", "--sample", "30%", "--seed", "7")
@@ -164,6 +173,7 @@ def test_a_sample_tells_what_it_proves(place, archive):
         assert fsck(archive, "--deep", *wrong)[0] == 16
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_are_findings(place, archive):
     """The others are checked and repaired."""
     archive.put_in_full(tree(place), "/")
@@ -180,6 +190,7 @@ def test_rows_that_cannot_be_are_findings(place, archive):
     assert summary["objects_left"] == 0
 
 
+@pytest.mark.slow
 def test_a_page_of_garbage_is_a_finding(place, archive):
     archive.put_in_full(tree(place), "/")
     page, root = rows(archive, "PRAGMA page_size")[0][0], rows(archive, "SELECT rootpage FROM sqlite_schema WHERE name = 'stripes'")[0][0]
@@ -196,6 +207,7 @@ def test_a_page_of_garbage_is_a_finding(place, archive):
         assert notes.execute("SELECT count (*) FROM ranges WHERE pass > 0").fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_endpoints_that_hash_move_only_what_changed(place):
     """The other has a shell for nobody: that is told, and its stripes are moved as ever."""
     servers = [place.sshd(name) for name in lab.NAMES[:2]]
@@ -252,6 +264,7 @@ class Liar:
         return self.asked.read_text().count("\n") if self.asked.exists() else 0
 
 
+@pytest.mark.slow
 def test_with_a_key_no_endpoint_is_asked_for_digests(place):
     """One that has seen the bytes could tell their digest for ever. What it said before there was a key counts no more."""
     servers = [place.sshd(name) for name in lab.NAMES[:2]]

@@ -97,6 +97,7 @@ def test_degraded_state_is_told_and_taken_back(manager, archive, service):
     lab.until(lambda: manager.says("^STATUS=")[-1].endswith("all 6 endpoints are up"), 60, "all is well again")
 
 
+@pytest.mark.slow
 def test_sigterm_stores_what_is_staged_and_tells_it(manager, archive, service, place):
     archive.configure("archive", commit="async")
     expected = lab.write_pattern(service.mnt / "file", 20 * MIB, 1)
@@ -272,6 +273,7 @@ def distant(place):
     return archive
 
 
+@pytest.mark.slow
 def test_second_sigterm_leaves_what_is_staged_to_the_next_mount(place, distant):
     distant.configure("archive", commit="async")
     mount = place.mount(distant)
@@ -298,6 +300,7 @@ def test_second_sigterm_leaves_what_is_staged_to_the_next_mount(place, distant):
     assert lab.digest(mount.path / "file") == expected
 
 
+@pytest.mark.slow
 def test_close_answers_after_close_timeout_and_the_upload_goes_on(place, distant):
     distant.configure("archive", close_timeout="2s")
     for name in lab.NAMES:

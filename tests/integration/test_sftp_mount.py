@@ -89,6 +89,7 @@ def test_rsync_brings_the_tree_in_and_a_second_one_transfers_nothing(world):
 
 
 @pytest.mark.parametrize("pair", [("amber", "birch"), ("cedar", "fjord"), ("delta", "ember")], ids="+".join)
+@pytest.mark.slow
 def test_two_killed_servers_do_not_show(world, pair):
     world.kill(*pair)
     world.check("cp")

@@ -11,6 +11,7 @@ import threading
 import time
 
 import lab
+import pytest
 
 SECONDS = float(os.environ.get("ECFS_SOAK_S", 5))
 SEED = int(os.environ.get("ECFS_SEED", 1))
@@ -126,6 +127,7 @@ def is_sanitized():
     return next(option["value"] for option in options if option["name"] == "b_sanitize") != "none"
 
 
+@pytest.mark.slow
 def test_readers_and_writers_in_trouble(place):
     soak = Soak(place)
     threads = [threading.Thread(target=soak.run, args=(soak.write, i)) for i in range(N_WRITERS)]

@@ -66,6 +66,7 @@ CASES = {  # code, MiB of each disk, zones, MiB of content that this gives
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.slow
 def test_statfs_foretells_what_fits(place, case):
     code, sizes, zones, mib = CASES[case]
     archive = place.archive(on_disks(place, sizes), code)
@@ -79,6 +80,7 @@ def test_statfs_foretells_what_fits(place, case):
     lab.until(lambda: free_bytes(mount) <= 0.04 * foretold + 2 * FILE, PATIENCE, "statfs tells that it is full")
 
 
+@pytest.mark.slow
 def test_figures_follow_what_is_written_and_removed(place):
     archive = place.archive(on_disks(place, [64] * 6))
     archive.configure("archive", deletion_grace="0")
@@ -104,6 +106,7 @@ def test_endpoints_on_one_file_system_are_counted_once(place):
     known_free_bytes(mount, 80 * MIB)
 
 
+@pytest.mark.slow
 def test_sftp_accounts_on_one_file_system_are_counted_once(place):
     disk = place.disk(place.path / "small", 120 * MIB)
     servers = [place.sshd(name) for name in lab.NAMES]
@@ -116,6 +119,7 @@ def test_sftp_accounts_on_one_file_system_are_counted_once(place):
     known_free_bytes(mount, 80 * MIB)
 
 
+@pytest.mark.slow
 def test_accounts_that_cannot_tell_count_as_large(place):
     servers = [place.sshd(name) for name in lab.NAMES]
     for server in servers:
@@ -130,6 +134,7 @@ def bytes_of_stripes(endpoint):
     return sum(path.stat().st_size for path in lab.stripe_files(endpoint))
 
 
+@pytest.mark.slow
 def test_no_more_than_the_capacity_is_stored(place):
     """It is full then, and others take what comes; what was deleted gives room."""
     archive = place.archive(place.directories([*lab.NAMES, "spare"]))
@@ -156,6 +161,7 @@ def facts_of(archive, name):
     return next(facts for facts in archive.json("status")["endpoints"] if facts["name"] == name)
 
 
+@pytest.mark.slow
 def test_capacities_foretell_what_fits(place):
     archive = place.archive(place.directories(lab.NAMES))
     for name in lab.NAMES:
@@ -194,6 +200,7 @@ def test_reading_only_has_figures_too(place, archive):
     assert (found.f_blocks - found.f_bfree) * 4096 == FILE
 
 
+@pytest.mark.slow
 def test_endpoint_that_hangs_holds_up_no_statfs(place):
     servers = [place.sshd(name) for name in lab.NAMES]
     archive = place.archive(servers)

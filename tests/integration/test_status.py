@@ -45,6 +45,7 @@ def test_a_healthy_archive(place, filled):
     assert check(filled)[0] == 0
 
 
+@pytest.mark.slow
 def test_room_that_nobody_has_told_yet_is_not_known(place, monkeypatch):
     """Six endpoints are needed, and one of these takes its time to say how much room it has."""
     monkeypatch.setattr(lab, "PROGRAM", lab.BUILD / "tests/lab/ecfs-flawed")
@@ -68,6 +69,7 @@ def test_room_that_nobody_has_told_yet_is_not_known(place, monkeypatch):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_down_is_told_with_since_and_command(place, filled):
     began = time.time()
     mount = place.mount(filled)
@@ -99,6 +101,7 @@ def test_an_endpoint_that_was_emptied_is_told_the_way_back(filled):
     assert code == 1 and facts["action"] == f"ecfs endpoint replace {filled.path} delta" and facts["action"] in text
 
 
+@pytest.mark.slow
 def test_what_no_further_loss_leaves_readable_is_at_risk(filled):
     for name in ["amber", "birch"]:
         filled[name].kill()
@@ -112,6 +115,7 @@ def test_what_no_further_loss_leaves_readable_is_at_risk(filled):
     assert check(filled)[1]["meaning"] == "No file can be read until endpoints answer."
 
 
+@pytest.mark.slow
 def test_unreadable_and_at_risk_begin_when_that_was_lost_which_was_one_too_many(place, filled):
     """Not when the first endpoint went."""
     note = filled.path / "down-since"
@@ -143,6 +147,7 @@ def waits(archive):
 
 
 @pytest.mark.parametrize("mounted", [True, False])
+@pytest.mark.slow
 def test_what_distrusted_endpoints_have_counts_as_lost_for_whoever_is_asked(place, filled, mounted):
     if mounted:
         place.mount(filled)
@@ -178,6 +183,7 @@ def test_what_distrusted_endpoints_have_counts_as_lost_for_whoever_is_asked(plac
 
 
 @pytest.mark.parametrize("how", ["distrust", "readonly"])
+@pytest.mark.slow
 def test_what_no_endpoint_is_left_for_is_told(place, filled, how):
     mount = place.mount(filled)
     lab.until(lambda: check(filled)[0] == 0, 60, "all is well")
@@ -196,6 +202,7 @@ def test_what_no_endpoint_is_left_for_is_told(place, filled, how):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_damage_is_told(filled):
     for stripe in lab.stripe_files(filled["cedar"]):
         lab.flip(stripe, stripe.stat().st_size // 2)
@@ -206,6 +213,7 @@ def test_damage_is_told(filled):
     assert check(filled)[0] == 0
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_mount_is_told(place, archive):
     mount = place.mount(archive, "-o", "rw")
     for endpoint in archive.endpoints:
@@ -314,6 +322,7 @@ def test_what_vanished_a_moment_ago_is_told_at_the_first_look(place, filled, mou
 
 
 @pytest.mark.parametrize("mounted", [True, False])
+@pytest.mark.slow
 def test_an_endpoint_that_hangs_is_told_and_not_waited_for(place, mounted):
     servers = [place.sshd(name) for name in ["gorse", "hazel"]]
     archive = place.archive([*place.directories(lab.NAMES[:4]), *servers])
@@ -352,6 +361,7 @@ def test_a_fenced_copy_tells_who_took_over_and_when(place, filled):
     assert "if it lies" not in text, "all say so"
 
 
+@pytest.mark.slow
 def test_what_an_old_copy_had_stored_is_not_told_as_lost(place, filled):
     mount = place.mount(filled)
     (mount.path / "names").mkdir()
@@ -367,6 +377,7 @@ def test_what_an_old_copy_had_stored_is_not_told_as_lost(place, filled):
     assert "no name would be lost with it" in page.read_text() and "nothing yet" not in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_copy_for_reading_is_no_fault(place, filled):
     recover(place, filled, "--read-only")
     copy = lab.Archive(place.path / "new", filled.endpoints)
@@ -385,6 +396,7 @@ def test_a_copy_for_reading_is_no_fault(place, filled):
     assert "whoever writes the archive replaces it" in text
 
 
+@pytest.mark.slow
 def test_a_mount_that_was_stopped_is_named(place, filled):
     mount = place.mount(filled)
     os.kill(mount.process.pid, signal.SIGSTOP)
@@ -407,6 +419,7 @@ def test_a_mount_that_was_stopped_is_named(place, filled):
     assert check(filled)[0] == 0
 
 
+@pytest.mark.slow
 def test_what_is_damaged_does_not_return_with_an_endpoint(place, filled):
     for endpoint in filled.endpoints[:3]:
         shutil.rmtree(endpoint.root / "stripes")
@@ -444,6 +457,7 @@ def test_a_recovery_under_way_is_told(filled, n_claimed):
     assert "ecfs recover runs for this archive on elsewhere" in text and facts["action"] in text
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_contradicts_the_others_is_named_without_a_mount(filled):
     forge(filled["cedar"], epoch=4294967295)
     code, facts, text = check(filled)
@@ -481,6 +495,7 @@ def stored(archive):
     return {str(path): path.read_bytes() for endpoint in archive.endpoints for path in lab.files_below(endpoint.root)}
 
 
+@pytest.mark.slow
 def test_verbs_that_change_something_fail_on_a_fenced_copy(place, filled):
     recover(place, filled)
     before, wrong = stored(filled), {}
@@ -494,6 +509,7 @@ def test_verbs_that_change_something_fail_on_a_fenced_copy(place, filled):
 
 
 @pytest.mark.parametrize("mounted", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.slow
 def test_endpoints_that_were_put_back_are_named_until_all_stripes_were_looked_at(place, filled, mounted):
     """The mount closes the gap of their journal, and what else they lack it does not know."""
     put_back = [filled["amber"], filled["birch"]]

@@ -36,6 +36,7 @@ def archive(request, place):
     return archive
 
 
+@pytest.mark.slow
 def test_is_at_the_endpoints_before_close(archive, place):
     mount = place.mount(archive)
     content = os.urandom(SIZE)
@@ -49,6 +50,7 @@ def test_is_at_the_endpoints_before_close(archive, place):
     assert (mount.path / "file").read_bytes() == content
 
 
+@pytest.mark.slow
 def test_changes_of_what_was_sent_are_in_what_is_stored(archive, place):
     mount = place.mount(archive)
     content = bytearray(os.urandom(SIZE))
@@ -65,6 +67,7 @@ def test_changes_of_what_was_sent_are_in_what_is_stored(archive, place):
     assert (mount.path / "file").read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_crash_in_the_middle_leaves_nothing(archive, place):
     mount = place.mount(archive)
     file = os.open(mount.path / "file", os.O_WRONLY | os.O_CREAT)
@@ -105,6 +108,7 @@ class Straggling:
 
 
 @AT
+@pytest.mark.slow
 def test_close_waits_for_no_straggler(place, close_at):
     world = Straggling(place, close_at)
     content = os.urandom(2 * MIB)
@@ -130,6 +134,7 @@ def test_close_waits_for_no_straggler(place, close_at):
 
 @AT
 @pytest.mark.parametrize("by_verb", [True, False], ids=["umount", "SIGTERM"])
+@pytest.mark.slow
 def test_ending_a_mount_waits_for_its_stragglers(place, by_verb, close_at):
     world = Straggling(place, close_at)
     world.line.tell("throttle", 256 * KIB)
@@ -161,6 +166,7 @@ def change(path, content):
 
 
 @pytest.mark.parametrize("again", [rewrite, change])
+@pytest.mark.slow
 def test_what_is_changed_while_a_stripe_trails_is_never_mixed(place, again):
     world = Straggling(place)
     path, content = world.mount.path / "file", os.urandom(2 * MIB)
@@ -176,6 +182,7 @@ def test_what_is_changed_while_a_stripe_trails_is_never_mixed(place, again):
     assert path.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_what_is_unlinked_while_a_stripe_trails_leaves_nothing(place):
     world = Straggling(place, pack_after="1s")  # small files leave a log, which goes then
     path = world.mount.path / "file"
@@ -187,6 +194,7 @@ def test_what_is_unlinked_while_a_stripe_trails_leaves_nothing(place):
     lab.until(lambda: stored_bytes(world.archive) == 0, 120, "nothing of it is left")
 
 
+@pytest.mark.slow
 def test_a_crash_while_a_stripe_trails_begins_it_anew(place):
     world = Straggling(place)
     path, content = world.mount.path / "file", os.urandom(2 * MIB)
@@ -202,6 +210,7 @@ def test_a_crash_while_a_stripe_trails_begins_it_anew(place):
 
 
 @AT
+@pytest.mark.slow
 def test_what_cannot_be_full_at_the_end_is_told(place, close_at):
     world = Straggling(place, close_at)
     (world.mount.path / "file").write_bytes(os.urandom(2 * MIB))
@@ -215,6 +224,7 @@ def test_what_cannot_be_full_at_the_end_is_told(place, close_at):
 
 
 @AT
+@pytest.mark.slow
 def test_stragglers_hold_up_nothing_that_comes_after_them(place, close_at):
     """More files than may go on behind, and one that changes while its last stripe is on its way."""
     world = Straggling(place, close_at)

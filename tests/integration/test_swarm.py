@@ -19,6 +19,7 @@ def forget(swarm, number):
     lab.ecfs("cache", "--drop", swarm.mounts[number].archive.path)
 
 
+@pytest.mark.slow
 def test_serving_is_seen_stopped_and_begun_again(place):
     swarm = Swarm(place, 2)
     here, there = swarm.archive, swarm.followers[0].archive
@@ -42,6 +43,7 @@ def test_serving_is_seen_stopped_and_begun_again(place):
     assert swarm_of(there)["served_bytes"] >= taker["served_bytes"] + SIZE
 
 
+@pytest.mark.slow
 def test_one_that_was_dropped_gives_and_gets_nothing(place):
     swarm = Swarm(place, 2)
     here, there = swarm.archive, swarm.followers[0].archive
@@ -57,6 +59,7 @@ def test_one_that_was_dropped_gives_and_gets_nothing(place):
     assert given == (swarm_of(there)["served_bytes"], swarm_of(here)["served_bytes"])
 
 
+@pytest.mark.slow
 def test_one_that_only_takes_can_be_dropped(place):
     swarm = Swarm(place, 2)
     swarm.warm(0)
@@ -75,6 +78,7 @@ def test_one_that_only_takes_can_be_dropped(place):
     assert swarm_of(swarm.archive)["served_bytes"] == given
 
 
+@pytest.mark.slow
 def test_a_seeder_needs_no_mount(place):
     swarm = Swarm(place, 2)
     seeder = swarm.followers[0].archive

@@ -72,6 +72,7 @@ def staged(place, endpoints, monkeypatch):
     return flawed, archive, mount, before
 
 
+@pytest.mark.slow
 def test_an_old_machine_names_and_keeps_what_it_alone_has_and_takes_the_archive_back(place, endpoints, monkeypatch):
     flawed, archive, mount, before = staged(place, endpoints, monkeypatch)
     alone = lab.write_pattern(mount.path / "folder/alone", 50_000, 2)
@@ -118,6 +119,7 @@ def test_an_old_machine_names_and_keeps_what_it_alone_has_and_takes_the_archive_
     assert again.returncode == 1 and "newest copy" in again.stderr
 
 
+@pytest.mark.slow
 def test_it_asks_where_another_machine_was_just_here(place, endpoints):
     archive = place.archive(endpoints)
     mount = place.mount(archive)
@@ -133,6 +135,7 @@ def test_it_asks_where_another_machine_was_just_here(place, endpoints):
     assert f"the machine {host} stored changes" in done.stderr and f", by {host})" in done.stdout
 
 
+@pytest.mark.slow
 def test_who_is_paused_through_a_takeover_does_no_harm_when_it_goes_on(place, endpoints, monkeypatch):
     monkeypatch.setattr(lab, "PROGRAM", lab.BUILD / "tests/lab/ecfs-flawed")
     monkeypatch.setenv("ECFS_LAB_HASTE", "20")  # it looks at markers each second
@@ -175,6 +178,7 @@ def test_who_is_paused_through_a_takeover_does_no_harm_when_it_goes_on(place, en
     mount.umount()
 
 
+@pytest.mark.slow
 def test_who_writes_while_it_is_taken_over_loses_nothing_that_was_waited_for(place, endpoints):
     archive = place.archive(endpoints)
     mount = place.mount(archive)
@@ -208,6 +212,7 @@ def test_who_writes_while_it_is_taken_over_loses_nothing_that_was_waited_for(pla
     mount.umount()
 
 
+@pytest.mark.slow
 def test_a_clone_becomes_the_archive_in_its_own_place(place, endpoints):
     archive = place.archive(endpoints)
     mount = place.mount(archive)
@@ -227,6 +232,7 @@ def test_a_clone_becomes_the_archive_in_its_own_place(place, endpoints):
     other.umount()
 
 
+@pytest.mark.slow
 def test_what_was_stored_after_the_takeover_counts_as_stored_nowhere(place, endpoints):
     """The old machine has not looked at markers yet, and stores content and journal."""
     archive = place.archive(endpoints)
@@ -243,6 +249,7 @@ def test_what_was_stored_after_the_takeover_counts_as_stored_nowhere(place, endp
     assert done["kept"] == 1 and lab.digest(os.path.join(done["kept_in"], "late")) == digest
 
 
+@pytest.mark.slow
 def test_what_is_refused_takes_the_place_of_nothing(place, endpoints):
     """The last version of a file may be in the old copy alone: a change that fails there leaves it as it is."""
     archive = place.archive(endpoints)
@@ -270,6 +277,7 @@ def test_what_is_refused_takes_the_place_of_nothing(place, endpoints):
     assert {path.split("/", 1)[1]: content for path, content in kept.items() if "/" in path} == last
 
 
+@pytest.mark.slow
 def test_names_may_be_as_long_as_they_can_be(place, endpoints, monkeypatch):
     _, archive, mount, _ = staged(place, endpoints, monkeypatch)
     closed = b"closed" * 10_000
@@ -285,6 +293,7 @@ def test_names_may_be_as_long_as_they_can_be(place, endpoints, monkeypatch):
     assert sorted(kept.values()) == [closed, b"open"] and all(path.startswith("long-names/") for path in kept)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_kept_stops_it_until_it_can(place, endpoints):
     archive = place.archive(endpoints)
     mount = place.mount(archive)
@@ -306,6 +315,7 @@ def test_what_cannot_be_kept_stops_it_until_it_can(place, endpoints):
 
 
 @pytest.mark.parametrize("n_moved", range(4))
+@pytest.mark.slow
 def test_an_exchange_that_was_interrupted_goes_on(place, endpoints, n_moved):
     """Where the power went after so many of its files were renamed."""
     archive = place.archive(endpoints)

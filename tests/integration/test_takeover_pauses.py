@@ -4,6 +4,7 @@ import subprocess
 import threading
 
 import lab
+import pytest
 from steps import Pauses
 from test_takeover import end, words_of
 
@@ -63,6 +64,7 @@ class Machines:
         self.mount.kill()
 
 
+@pytest.mark.slow
 def test_who_takes_over_stops_between_two_steps(place, monkeypatch):
     machines = Machines(place, monkeypatch, old_stops=False)
     process = machines.take_over(env=machines.environment)
@@ -82,6 +84,7 @@ def test_who_takes_over_stops_between_two_steps(place, monkeypatch):
         machines.judge(process.returncode, where)
 
 
+@pytest.mark.slow
 def test_who_writes_stops_between_two_steps_while_another_takes_over(place, monkeypatch):
     machines = Machines(place, monkeypatch, old_stops=True)
     before = machines.pauses.count()

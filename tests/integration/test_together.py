@@ -29,6 +29,7 @@ def assert_together(archive, n_files, most=0.2):
     assert len(found) <= n_files * most, f"{n_files} files are {len(found)} objects"
 
 
+@pytest.mark.slow
 def test_small_files_become_packs(place, archive):
     mount = place.mount(archive)
     write_files(mount.path / "d", 200)
@@ -49,6 +50,7 @@ def test_small_files_become_packs(place, archive):
     lab.assert_same_tree(before, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_they_come_back_without_the_machine(place, archive):
     mount = place.mount(archive)
     write_files(mount.path / "d", 150)
@@ -63,6 +65,7 @@ def test_they_come_back_without_the_machine(place, archive):
     assert contents(tree_of(place, recovered)) == contents(before)
 
 
+@pytest.mark.slow
 def test_a_killed_mount_stores_them_when_it_is_back(place, archive):
     mount = place.mount(archive)
     write_files(mount.path / "d", 80)
@@ -77,6 +80,7 @@ def test_a_killed_mount_stores_them_when_it_is_back(place, archive):
     mount.umount()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_gone_makes_objects_of_them(place, archive):
     """A pack is stored in full or not at all; what its files were promised needs less."""
     mount = place.mount(archive)
@@ -93,6 +97,7 @@ def test_an_endpoint_that_is_gone_makes_objects_of_them(place, archive):
     assert lab.run(lab.BUILD / "tools/ecfs-fsck", archive.path, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_files_that_change_meanwhile_are_what_they_became(place, archive):
     mount = place.mount(archive)
     write_files(mount.path / "d", 60)
@@ -122,6 +127,7 @@ def test_files_that_change_meanwhile_are_what_they_became(place, archive):
     lab.assert_same_tree(before, tree_of(place, archive))
 
 
+@pytest.mark.slow
 def test_files_of_other_codes_are_in_packs_of_their_own(place, archive):
     mount = place.mount(archive)
     (mount.path / "copies").mkdir()

@@ -63,6 +63,7 @@ def test_one_look(archive, mount):
     assert wide[2].split()[-3:] == ["REQ/s", "FAILED", "ZONE"] and row(wide, "amber")[-1] == "amber"
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_died_and_what_is_read_around_it(archive, mount):
     kill(archive, "birch")
     lab.until(lambda: row(once(archive), "birch")[1] == "down", 60, "it is seen")
@@ -149,6 +150,7 @@ def terminal(tmp_path):
 
 
 @pytest.mark.parametrize("columns,lines", [(80, 24), (132, 40)])
+@pytest.mark.slow
 def test_on_a_terminal(archive, mount, terminal, columns, lines):
     shown = terminal(archive, columns, lines)
     shown.await_text("q quit   p pause   s sorted by name   e explain what was erased")

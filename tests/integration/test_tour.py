@@ -101,6 +101,7 @@ def reader(module_place):
 
 
 @pytest.mark.parametrize("page", PAGES)
+@pytest.mark.slow
 def test_commands_of_a_page_do_what_it_says(reader, page):
     reader.read(page)
 

@@ -23,6 +23,7 @@ def tree(place):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_tree_comes_back_as_it_was_with_two_endpoints_gone(place, archive, tree):
     expected = lab.describe_tree(tree)
     archive.put_in_full(tree, "/")
@@ -33,6 +34,7 @@ def test_tree_comes_back_as_it_was_with_two_endpoints_gone(place, archive, tree)
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_tree_put_again_replaces_and_merges(place, archive, tree):
     archive.put(tree, "/")
     lab.write_pattern(tree / "odd/size-1", 50_000, 7)
@@ -48,6 +50,7 @@ def test_tree_put_again_replaces_and_merges(place, archive, tree):
         "/tree/" + name.encode(errors="surrogateescape").decode(errors="replace") for name in expected}
 
 
+@pytest.mark.slow
 def test_get_replaces_files_and_goes_through_no_link(place, archive, tree):
     archive.put(tree, "/")
     target, outside = place.path / "target", place.path / "outside"
@@ -66,6 +69,7 @@ def test_get_replaces_files_and_goes_through_no_link(place, archive, tree):
 
 
 @pytest.mark.several_objects
+@pytest.mark.slow
 def test_standard_input_and_output(place, archive):
     source = place.path / "source"
     lab.write_pattern(source, 5_000_000, 3)
@@ -85,6 +89,7 @@ def test_one_bad_file_does_not_keep_others_out(place, archive, tree):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_put_that_is_ended_leaves_no_file_that_is_not_whole(place, number):
     archive = place.archive([place.sshd(name) for name in lab.NAMES])  # into directories it would be too quick to be ended
     source = place.path / "source"

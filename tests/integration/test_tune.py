@@ -24,6 +24,7 @@ def small(place):
     return archive
 
 
+@pytest.mark.slow
 def test_a_server_is_measured_with_every_setting(place):
     far = place.behind_proxy("amber")
     far.proxy.tell("delay", 4)
@@ -45,6 +46,7 @@ def test_a_server_is_measured_with_every_setting(place):
     assert (archive.path / "ecfs.conf").read_bytes() == before and not (archive.path / "ecfs.conf.previous").exists()
 
 
+@pytest.mark.slow
 def test_what_is_applied_is_what_the_next_mount_uses(place, small):
     config, previous = small.path / "ecfs.conf", small.path / "ecfs.conf.previous"
     before = config.read_text()
@@ -76,6 +78,7 @@ def test_what_is_applied_is_what_the_next_mount_uses(place, small):
     assert lab.digest(mount.path / "file") == expected
 
 
+@pytest.mark.slow
 def test_nothing_is_changed_where_the_old_settings_cannot_be_kept(small):
     config = small.path / "ecfs.conf"
     before = config.read_bytes()
@@ -88,6 +91,7 @@ def test_nothing_is_changed_where_the_old_settings_cannot_be_kept(small):
     assert refused.returncode == 1 and re.search(r"ecfs\.conf:\d+: ", refused.stderr), refused
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_away_is_told_and_others_are_measured(small):
     small.endpoints[1].kill()
     done = lab.ecfs("tune", small.path, *LITTLE, "--json", check=False)

@@ -60,6 +60,7 @@ def write(world, here, script):
     return world.sent() - sent, sum(world.stripes()) - stripes
 
 
+@pytest.mark.slow
 def test_lines_of_a_thousand_processes_cost_twice_their_bytes_at_most(world, here):
     """Small files are stored as copies, in records of whole KiB; what a stripe has beside its content is told apart by a
     file of one byte."""
@@ -80,6 +81,7 @@ PIECE = "head -c 64K /dev/urandom | tee -a"
 @pytest.mark.parametrize("script, n_pieces", [
     (f"{{ for i in $(seq 1000); do {PIECE} $PLAIN; done; }} > file", 1000),
     (f"for i in $(seq 300); do {PIECE} $PLAIN >> file; done", 300)], ids=["one-opening", "each-opens"])
+@pytest.mark.slow
 def test_appending_processes_cost_twice_their_bytes_at_most(world, here, tmp_path, script, n_pieces):
     plain = tmp_path / "plain"
     sent, _ = write(world, here, script.replace("$PLAIN", str(plain)))
@@ -96,6 +98,7 @@ SPARSE_COPIES = ["cp --sparse=auto {} sparse", "rsync -S {} sparse", "tar -C $(d
 
 
 @pytest.mark.parametrize("command", SPARSE_COPIES)
+@pytest.mark.slow
 def test_sparse_file_of_a_gigabyte_costs_what_it_holds(world, here, tmp_path, command):
     plain, path, out = tmp_path / "sparse", here / "sparse", tmp_path / "out"
     with open(plain, "wb") as file:
@@ -128,6 +131,7 @@ def data_of(path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.slow
 def test_killed_cp_returns_at_once_and_nothing_closed_is_lost(world, here, tmp_path, number):
     expected = {name: lab.write_pattern(tmp_path / name, size, size) for name, size in [("one", 8 * MIB), ("two", 64 * MIB)]}
     lab.run("cp", tmp_path / "one", here)

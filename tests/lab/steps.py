@@ -53,9 +53,14 @@ class Pauses(Steps):
         process.send_signal(signal.SIGCONT)
 
 
+def seed_of_the_day():
+    """Another one tomorrow: a run that began today keeps it in ECFS_DAY."""
+    return int(os.environ.get("ECFS_SEED") or os.environ.setdefault("ECFS_DAY", str(datetime.date.today().toordinal())))
+
+
 def dice_of_the_day():
     """For samples of what is too much for each day: other ones tomorrow, and the same again with the ECFS_SEED printed."""
-    seed = int(os.environ.get("ECFS_SEED") or datetime.date.today().toordinal())
+    seed = seed_of_the_day()
     print(f"ECFS_SEED={seed}")
     return random.Random(seed)
 

@@ -58,6 +58,7 @@ def test_a_buffer_that_is_too_small(d):
             getdents(fd, 60)
 
 
+@pytest.mark.slow
 def test_a_large_directory(target, d):
     """ECFS_POSIX_ENTRIES=100000 for more."""
     directory = d / "large"
@@ -309,6 +310,7 @@ def test_one_of_many_creates_and_one_of_many_removes(d):
                 os.unlink(d / f"renamed-{i}")
 
 
+@pytest.mark.slow
 def test_a_name_is_always_there_while_it_is_replaced(d):
     write(d / "file", b"0" * 10)
     stop, problems = threading.Event(), []

@@ -121,6 +121,7 @@ def test_a_new_mount_remembers(deny, d):
     assert read(path) == DATA
 
 
+@pytest.mark.slow
 def test_rewrite_max_is_about_changing_in_place(place):
     """Above it, what needs the old bytes in staging is refused; replacing all of them is not."""
     mounted = Mounted(place, rewrite_max="100K")

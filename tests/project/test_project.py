@@ -51,6 +51,7 @@ def test_verbs_are_built_on_the_public_header_alone(path):
 
 
 @pytest.mark.parametrize("path", sources("src/**/*.h", "include/ecfs/*.h"), ids=name)
+@pytest.mark.slow  # together
 def test_header_compiles_alone(path, compiling, tmp_path):
     alone = tmp_path / "alone.c"
     alone.write_text(f'#include "{path}"\n')
@@ -102,6 +103,30 @@ def test_what_differs_is_not_compared_line_by_line(tmp_path):
     done = lab.run(sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", tmp_path, check=False,
                    cwd=tmp_path, env=there)
     assert "At index 39999 diff" in done.stdout and len(done.stdout) < 4000, done.stdout[:4000] + done.stderr
+
+
+def test_slow_tests_take_turns(tmp_path):
+    """Each day some of each file, other ones the next day, and all when nobody asks for a sample."""
+    for file in ("one", "other"):
+        (tmp_path / f"test_{file}.py").write_text("import pytest\n\n@pytest.mark.slow\n"
+                                                  "@pytest.mark.parametrize('n', range(20))\ndef test_slow(n):\n    pass\n\n"
+                                                  "def test_short():\n    pass\n")
+
+    def chosen(*words, **more):
+        there = os.environ | {"PYTEST_ADDOPTS": "", "PYTHONPATH": str(TOP / "tests"), "ECFS_SEED": "1"} | more
+        done = lab.run(sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-q", "--collect-only", *words,
+                       cwd=tmp_path, env=there)
+        return set(re.findall(r"^\S+::\S+$", done.stdout, re.M))
+
+    every = chosen()
+    assert len(every) == 2 * 21
+    today = chosen("-m", "not nightly", ECFS_SAMPLE="5")
+    assert {"test_one.py::test_short", "test_other.py::test_short"} < today < every and len(today) < len(every) // 2
+    assert today != chosen("-m", "not nightly", ECFS_SAMPLE="5", ECFS_SEED="2")
+    assert chosen("-m", "nightly", ECFS_SAMPLE="5") == every - today
+    hardly = chosen("-m", "not nightly", ECFS_SAMPLE="1000000")
+    assert sorted(re.sub(r"\[.*", "", test) for test in hardly) == [
+        f"test_{file}.py::test_{which}" for file in ("one", "other") for which in ("short", "slow")]
 
 
 @pytest.mark.parametrize("path", sources("man/*.[1-8]"), ids=name)
