@@ -3,8 +3,9 @@
  * failure that takes what is not durable; what is left is judged by a model. A failure says which step it was, and
  * ECFS_CRASH_AT=N with -p TEST repeats that one alone.
  *
- * ECFS_CRASH_POINTS=all takes every moment of every step, and every step of the recovery after it; otherwise every
- * forty-seventh step is taken, under sanitizers fewer: others of them with another ECFS_SEED.
+ * ECFS_CRASH_POINTS=all takes every moment of every step, and every step of the recovery after it; ECFS_CRASH_POINTS=N
+ * every N-th step or so. Otherwise each script meets one of the three losses, at every eightieth step: other ones each
+ * day, and those of ECFS_SEED with it.
  */
 #include "../lab/flawed.h"
 #include "actor.h"
@@ -496,17 +497,29 @@ static Density density_of (CrashLoss loss, unsigned flags)
 #ifdef SANITIZED
     static const Density part = {.stride = 37, .recovery_apart = 1000000, .recovery_stride = 1};
 #else
-    static const Density part = {.stride = 47, .recovery_apart = 61, .recovery_stride = 5};
+    static const Density part = {.stride = 80, .recovery_apart = 31, .recovery_stride = 5};
 #endif
     static const Density all = {.stride = 1, .recovery_apart = 3, .recovery_stride = 1, .all_moments = true};
-    if (g_strcmp0 (g_getenv ("ECFS_CRASH_POINTS"), "all") == 0)
+    const char *points = g_getenv ("ECFS_CRASH_POINTS");
+    if (g_strcmp0 (points, "all") == 0)
         return all;
     Density density = part;
+    if (points != NULL)
+        density.stride = (unsigned) MAX (1, atoi (points));
     /* Verbs of keys are killed at their steps by tests/integration; what the power takes is seen here alone. */
     bool costly = (flags & COSTLY) != 0 || ((flags & LOSES) != 0 && loss == CRASH_LOSES_NOTHING);
     density.stride += loss == CRASH_LOSES_NOTHING ? 0 : 14; /* the same steps, each also a crash of the process */
     density.stride *= costly ? COSTLY_APART : 1;
     return density;
+}
+
+/* Of the day, for a sample of steps that moves on. */
+static unsigned seed_of_the_day (void)
+{
+    const char *seed = g_getenv ("ECFS_SEED");
+    if (seed == NULL)
+        seed = g_getenv ("ECFS_DAY");
+    return seed != NULL ? (unsigned) atoi (seed) : (unsigned) (g_get_real_time () / (86400 * (int64_t) G_USEC_PER_SEC));
 }
 
 static void test_scenario (gconstpointer data)
@@ -516,13 +529,14 @@ static void test_scenario (gconstpointer data)
     Run run;
     Density density = density_of (test->loss, test->scenario->flags);
     set_up_run (&run, test->scenario, test->loss, density);
-    const char *seed = g_getenv ("ECFS_SEED");
-    unsigned first = seed == NULL ? 1 : 1 + (unsigned) atoi (seed) % density.stride;
+    unsigned seed = seed_of_the_day ();
+    unsigned first = 1 + (seed + g_str_hash (test->scenario->name)) % density.stride; /* apart from other scripts' */
     unsigned at = only != NULL ? (unsigned) atoi (only) : first;
     int64_t begun_us = g_get_monotonic_time ();
     while (run_moments (&run, at) && only == NULL && !g_test_failed ())
         at += density.stride;
-    g_test_message ("%u steps in %.1f s", at, (double) (g_get_monotonic_time () - begun_us) / 1e6);
+    g_test_message ("ECFS_SEED=%u: every %u. of %u steps in %.1f s", seed, density.stride, at,
+                    (double) (g_get_monotonic_time () - begun_us) / 1e6);
     tear_down_run (&run);
 }
 
@@ -536,8 +550,11 @@ int main (int argc, char **argv)
     ecfs_allow_many_files ();
     flawed_register ();
     warm_up (CODE);
+    bool all_losses = g_getenv ("ECFS_CRASH_POINTS") != NULL || g_getenv ("ECFS_CRASH_AT") != NULL;
     for (size_t i = 0; i < G_N_ELEMENTS (scenarios); i++) {
         for (unsigned loss = 0; loss < G_N_ELEMENTS (losses); loss++) {
+            if (!all_losses && (i + seed_of_the_day ()) % G_N_ELEMENTS (losses) != loss)
+                continue;
             g_autofree char *path = g_strdup_printf ("/crash/%s/%s", losses[loss], scenarios[i].name);
             tests[i][loss] = (Test){.scenario = &scenarios[i], .loss = (CrashLoss) loss};
             g_test_add_data_func (path, &tests[i][loss], test_scenario);
