@@ -20,7 +20,8 @@ typedef struct Sshd {
     GPid pid; /* 0: not running */
 } Sshd;
 
-/** Starts one, or skips the running test loudly and returns NULL. @extra: lines for its configuration, may be NULL. */
+/** Starts one, or skips the running test loudly and returns NULL. @extra: lines for its configuration, may be NULL.
+ * Where they do not name KexAlgorithms, it is a quick one. */
 Sshd *sshd_new (const char *extra);
 /** Ends server and sessions as if the machine lost its power. */
 void sshd_kill (Sshd *self);

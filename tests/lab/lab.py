@@ -186,7 +186,7 @@ class Sshd:
         if ROOT:
             os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # its empty chroot; init would have made it
         config = self.directory / "config"
-        # Against what OpenSSH prefers, which takes each side 20 ms of a processor, the tests in C connect.
+        # Against what OpenSSH prefers, which takes each side 20 ms of a processor, test_ssh.c connects.
         config.write_text("\n".join([
             "KexAlgorithms curve25519-sha256",
             f"ListenAddress {self.address}:{port}", f"HostKey {self.host_key}", "PidFile none", "StrictModes no",
