@@ -5,6 +5,7 @@ import os
 import ca
 import lab
 import pytest
+from steps import dice_of_the_day
 
 SIZE = 4_000_001
 ALL = os.environ.get("ECFS_GRIDFTP") == "all"  # what is long, and of which the rest shows most
@@ -17,10 +18,18 @@ def mixed(place):
                           place.web("ember", "nginx"), place.web("fjord", "apache", "tls")])
 
 
+def pairs_of(endpoints):
+    """Every two of them, or so many that each dies at least once: other ones each day."""
+    if ALL:
+        return [*itertools.combinations(endpoints, 2)]
+    turned = dice_of_the_day().sample(endpoints, len(endpoints))
+    return [*itertools.pairwise(turned)]
+
+
 def each_pair_dead(endpoints):
-    """Every two of the endpoints in turn, killed while the caller looks; most steps change one."""
+    """Pairs of the endpoints in turn, killed while the caller looks; most steps change one."""
     dead = set()
-    for pair in itertools.combinations(endpoints, 2):
+    for pair in pairs_of(endpoints):
         for one in dead - set(pair):
             one.start()
         for one in set(pair) - dead:
@@ -45,7 +54,7 @@ def test_any_two_of_six_may_die_whatever_they_speak(place, mixed):
         mixed.get(*(f"/{name}" for name in facts), back)  # of a process that knows of nobody that he is down
         assert {name: lab.digest(back / name) for name in facts} == facts, lost
         n_pairs += 1
-    assert n_pairs == 15
+    assert n_pairs == (15 if ALL else 5)
     for lost in [("cedar", "delta"), ("amber", "birch"), ("ember", "fjord")]:  # and beneath a mount that goes on
         for name in lost:
             mixed[name].kill()
