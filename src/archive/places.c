@@ -98,13 +98,15 @@ unsigned ecfs_object_place (const EcfsObjectPlaces *self, EcfsPlace *places, con
 char *ecfs_unusable_endpoint (const EcfsArchiveEndpoint *endpoint)
 {
     if (!takes_new (endpoint))
-        return g_strdup_printf ("endpoint %s %s", endpoint->name,
-                                endpoint->endpoint == NULL                  ? "is not in ecfs.conf any more"
-                                : endpoint->state == ECFS_ENDPOINT_READONLY ? "is readonly"
-                                : endpoint->state == ECFS_ENDPOINT_DRAINING ? "is being drained"
-                                : endpoint->state == ECFS_ENDPOINT_FAILED   ? "was given up"
-                                : endpoint->state == ECFS_ENDPOINT_REMOVED  ? "was removed"
-                                                                            : "is distrusted");
+        return g_strdup_printf (
+            "endpoint %s %s", endpoint->name,
+            endpoint->endpoint == NULL
+                ? "is not in ecfs.conf here: put its section back, or copy it from the machine that added the endpoint"
+            : endpoint->state == ECFS_ENDPOINT_READONLY ? "is readonly"
+            : endpoint->state == ECFS_ENDPOINT_DRAINING ? "is being drained"
+            : endpoint->state == ECFS_ENDPOINT_FAILED   ? "was given up"
+            : endpoint->state == ECFS_ENDPOINT_REMOVED  ? "was removed"
+                                                        : "is distrusted");
     EcfsEndpointHealth health;
     char *why = NULL;
     ecfs_endpoint_health (endpoint->endpoint, &health);

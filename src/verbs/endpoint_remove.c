@@ -176,7 +176,11 @@ static bool is_there (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GE
 {
     EcfsMarker marker;
     if (endpoint->endpoint == NULL)
-        return ecfs_fail (error, ENOTCONN, "endpoint %s is not in ecfs.conf any more", endpoint->name);
+        return ecfs_fail (
+            error, ENOTCONN,
+            "endpoint %s is not in ecfs.conf here: put its section back, or copy it from the machine that "
+            "added the endpoint",
+            endpoint->name);
     if (!ecfs_endpoint_examine_wait (endpoint->endpoint, &marker, error))
         return false;
     return (ecfs_uuid_equal (&marker.archive, ecfs_catalog_archive (ecfs_archive_catalog (self))) &&
