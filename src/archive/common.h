@@ -96,8 +96,8 @@ bool ecfs_archive_is_readonly (const EcfsArchive *self);
 bool ecfs_archive_leads (const EcfsArchive *self);
 /** Of one that does not lead: which endpoints there are, and what they are for, as the others have it. */
 bool ecfs_archive_follow_endpoints (EcfsArchive *self, GError **error);
-/** Of one that is to lead from now on: asks the endpoints whether who led before has stored what this one does not know;
- * seconds. ESTALE: it has. */
+/** Of one that is to lead from now on: asks the endpoints whether who led before has stored what this one does not
+ * know; seconds. ESTALE: it has. */
 bool ecfs_archive_check_newest (EcfsArchive *self, GError **error);
 /** Of one that is the newest: tells the endpoints so. */
 bool ecfs_archive_begin_leading (EcfsArchive *self, GError **error);
