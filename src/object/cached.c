@@ -154,8 +154,8 @@ static void answer_of_peers_locked (Look *look, bool found, GPtrArray *finished)
         fetch->granted_bytes += look->granted_bytes;
         look->granted_bytes = 0;
         ecfs_fetch_came_from_peer_locked (fetch, finished);
-    } else if (waits) {
-        fetch->state = FETCH_RUNNING;
+    } else if (!is_over) { /* endpoints were asked meanwhile, and may have failed */
+        fetch->state = waits ? FETCH_RUNNING : fetch->state;
         ecfs_fetch_schedule_locked (fetch, finished);
     }
     ecfs_fetch_unref_locked (fetch);
@@ -256,9 +256,14 @@ void ecfs_fetch_leave_look_locked (EcfsFetch *self)
     ecfs_fetch_unref_locked (self); /* as above */
 }
 
+bool ecfs_fetch_awaits_peers_locked (const EcfsFetch *self)
+{
+    return self->look != NULL && self->look->asks_peers;
+}
+
 void ecfs_fetch_leave_peers_locked (EcfsFetch *self)
 {
-    if (self->look != NULL && self->look->asks_peers)
+    if (ecfs_fetch_awaits_peers_locked (self))
         atomic_store (&self->look->peers.is_left, true);
 }
 
@@ -301,7 +306,7 @@ static bool give_up_peers_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES
 
 bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
 {
-    if (self->state == FETCH_LOOKING && self->look != NULL && self->look->asks_peers)
+    if (self->state == FETCH_LOOKING && ecfs_fetch_awaits_peers_locked (self))
         return give_up_peers_locked (self, now_us);
     if (self->state != FETCH_LOOKING || now_us - self->looked_us < LOOK_US)
         return false;

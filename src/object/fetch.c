@@ -456,7 +456,8 @@ void ecfs_fetch_schedule_locked (EcfsFetch *self, GPtrArray *finished)
         }
         break;
     case ECFS_SCHEDULE_IMPOSSIBLE:
-        fail_locked (self, finished);
+        if (!ecfs_fetch_awaits_peers_locked (self))
+            fail_locked (self, finished);
         break;
     }
 }

@@ -172,6 +172,8 @@ void ecfs_fetch_offer (EcfsFetch *self);
 void ecfs_fetch_settle (EcfsFetch *self);
 /* Those that wait for it may go on to. */
 void ecfs_fetch_tell_progress (const EcfsFetch *self);
+/* Whether peers are asked, and have not answered: it may still come from them. */
+bool ecfs_fetch_awaits_peers_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* It is what it becomes without the answer of peers. */
 void ecfs_fetch_leave_peers_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */

@@ -173,6 +173,15 @@ def test_one_that_is_slow_keeps_nobody(place):
     assert swarm.state()["list"][0]["state"] == "up"
 
 
+def test_one_that_is_slow_is_waited_for_where_endpoints_have_nothing(place):
+    """It is late, so endpoints are asked, too: that these fail is not the end."""
+    swarm = Swarm(place, 2, size=2 * MIB, peer_rate="250K")
+    swarm.warm(1)
+    hide(swarm.archive)
+    swarm.read(0)
+    assert swarm.state()["fetched_bytes"] >= 2 * MIB
+
+
 def test_who_pretends_to_be_one_is_told_nothing(place):
     """A stranger at the address of a peer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
