@@ -25,7 +25,8 @@ def source(place):
 
 def begin(*arguments, **options):
     """The program, running."""
-    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE} | options
+    env = os.environ | {"TERM": "xterm"}  # a dumb one is not told of progress
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "env": env} | options
     return subprocess.Popen([lab.BUILD / "tools/ecfs", *map(str, arguments)], **options)
 
 
