@@ -63,21 +63,32 @@ static bool compare (EcfsArchive *archive, EcfsEndpoint *endpoint, const Segment
     return there != NULL && contradicts (ecfs_archive_catalog (archive), there, ret_other, error);
 }
 
-/* What cannot be read says nothing: others have it, too. */
-static bool has_other_journal (EcfsArchive *archive, EcfsEndpoint *endpoint, uint64_t after)
+/* A file that is damaged or none of ours says nothing: others have it, too. */
+int ecfs_journal_is_forked (EcfsArchive *archive, EcfsLineage *lineage, size_t position, uint64_t known, GError **error)
 {
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, position);
     g_autoptr (GArray) files = g_array_new (FALSE, FALSE, sizeof (Segment));
-    g_autoptr (GError) error = NULL;
-    Beyond beyond = {.archive = archive, .after = after, .files = files};
+    Beyond beyond = {.archive = archive, .after = known, .files = files};
     bool other = false;
-    if (!ecfs_endpoint_list_wait (endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &beyond, &error))
-        g_info ("%s", error->message);
-    for (guint i = 0; i < files->len && !other && !ecfs_archive_is_stopping (archive); i++) {
-        g_clear_error (&error);
-        if (!compare (archive, endpoint, &g_array_index (files, Segment, i), &other, &error))
-            g_info ("%s", error->message);
+    if (ecfs_lineage_listed (lineage, position) <= known)
+        return 0;
+    if (!ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &beyond, error))
+        return -1;
+    for (guint i = 0; i < files->len && !other; i++) {
+        g_autoptr (GError) why = NULL;
+        if (ecfs_archive_is_stopping (archive)) {
+            (void) !ecfs_fail (error, ECANCELED, "the archive is being closed");
+            return -1;
+        }
+        if (compare (archive, endpoint->endpoint, &g_array_index (files, Segment, i), &other, &why))
+            continue;
+        g_info ("%s", why->message);
+        if (why->code != EBADMSG && why->code != ENOENT && why->code != ENOKEY && why->code != ENOTSUP) {
+            g_propagate_error (error, g_steal_pointer (&why));
+            return -1;
+        }
     }
-    return other;
+    return other ? 1 : 0;
 }
 
 static uint64_t known_there (const GArray *places, int64_t endpoint)
@@ -98,10 +109,12 @@ bool ecfs_journal_check_fork (EcfsArchive *archive, EcfsLineage *lineage, GError
     size_t forked[ECFS_ENDPOINTS_MAX], n_forked = 0;
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        uint64_t known = known_there (places, endpoint->id);
-        if (ecfs_archive_endpoint_counts (endpoint) && ecfs_lineage_listed (lineage, i) > known &&
-            has_other_journal (archive, endpoint->endpoint, known))
+        g_autoptr (GError) why = NULL;
+        if (ecfs_archive_endpoint_counts (endpoint) &&
+            ecfs_journal_is_forked (archive, lineage, i, known_there (places, endpoint->id), &why) > 0)
             forked[n_forked++] = i;
+        if (why != NULL)
+            g_info ("%s", why->message); /* it is asked again before anything is stored there */
     }
     ecfs_lineage_foreign_segments (lineage, forked, n_forked);
     if (!ecfs_lineage_is_stale (lineage))

@@ -6,10 +6,17 @@
 #include "archive/lineage.h"
 
 /**
- * Compares what endpoints have beyond what the catalog knows to be there, with the catalog. Nothing is, but after a
- * crash; or where a standby was promoted while the server before still takes changes: both go on with the same numbers.
- * For who has just asked them (ecfs_lineage_await ()) and has stored nothing yet, of a catalog that others changed
- * before. ESTALE: so many have other records that the catalog is an old copy. Blocks as long as endpoints do.
+ * Whether an endpoint has other records than the catalog, among those beyond @known, up to which the catalog knows what
+ * is there. Nothing is there, but after a crash; or where a standby was promoted while the server before still takes
+ * changes: both go on with the same numbers. 1: it has, 0: no, -1: @error, it could not be asked. For an endpoint that
+ * has told what it has (ecfs_lineage_listed ()) and where nothing was stored since. Blocks as long as it does.
+ */
+int ecfs_journal_is_forked (EcfsArchive *archive, EcfsLineage *lineage, size_t position, uint64_t known,
+                            GError **error);
+
+/**
+ * The same of all that have answered, for who is to lead, before these are told so. Who answers later is asked before
+ * something is stored there. ESTALE: so many have other records that the catalog is an old copy.
  */
 bool ecfs_journal_check_fork (EcfsArchive *archive, EcfsLineage *lineage, GError **error);
 

@@ -4,6 +4,7 @@
 #include "archive/keys.h"
 #include "catalog/journal_file.h"
 #include "journal/elsewhere.h"
+#include "journal/fork.h"
 #include "journal/snapshot.h"
 
 #include <inttypes.h>
@@ -30,6 +31,7 @@ typedef struct Lane {
     EcfsJournalPlace next;      /* … what is the next to become that, at next_us; sequence 0: nothing is */
     int64_t next_us, stored_us; /* when that, and the last file, was stored; by the clock of lineage */
     int64_t stored_time_ns;     /* of the last record that it has */
+    bool compared;              /* what was there before this session */
     /* Guarded by lock. */
     int64_t retry_us;
     int64_t sent_us; /* when the last upload began; 0: none did */
@@ -276,6 +278,16 @@ static void rename_torn (Lane *self)
         g_warning ("%s", error->message); /* it is tried again with the next change */
 }
 
+static void fail_locked (Lane *self, const GError *why) ECFS_REQUIRES (self->sender->lock)
+{
+    g_info ("a segment of the journal cannot be stored: %s", why->message);
+    self->retry_us = ecfs_now_us () + RETRY_US;
+    self->sent_us = 0; /* where it is rarely told, the next is soon all the same */
+    self->failed_round = self->sender->round;
+    g_free (self->reason);
+    self->reason = g_strdup (why->message);
+}
+
 /* What became of an upload; by the thread. */
 static void lane_end (Lane *self)
 {
@@ -311,12 +323,8 @@ static void lane_end (Lane *self)
     self->busy = false;
     self->seen = self->stored;
     if (failure != NULL) {
-        g_info ("a segment of the journal cannot be stored: %s", failure->message);
-        self->retry_us = ecfs_now_us () + RETRY_US;
-        self->sent_us = 0; /* where it is rarely told, the next is soon all the same */
-        self->failed_round = sender->round;
-        g_free (self->reason);
-        self->reason = g_strdup (failure->message);
+        ecfs_mutex_is_held (&self->sender->lock);
+        fail_locked (self, failure);
     }
     ecfs_cond_broadcast (&sender->changed);
     ecfs_mutex_unlock (&sender->lock);
@@ -413,6 +421,25 @@ static bool is_rarely_told (Lane *self, const EcfsArchiveEndpoint *endpoint)
     return waits;
 }
 
+/* Once, before anything of this session is stored there. */
+static bool is_compared (Lane *self)
+{
+    EcfsJournalSender *sender = self->sender;
+    g_autoptr (GError) error = NULL;
+    if (self->compared)
+        return true;
+    int forked = ecfs_journal_is_forked (sender->archive, sender->lineage, self->position, self->stored, &error);
+    self->compared = forked >= 0;
+    if (forked > 0)
+        ecfs_lineage_foreign_segments (sender->lineage, &self->position, 1);
+    if (forked < 0) {
+        ecfs_mutex_lock (&self->sender->lock);
+        fail_locked (self, error);
+        ecfs_mutex_unlock (&self->sender->lock);
+    }
+    return forked == 0;
+}
+
 static void begin_lanes (EcfsJournalSender *self)
 {
     for (size_t i = 0; i < self->n_lanes; i++) {
@@ -422,7 +449,7 @@ static void begin_lanes (EcfsJournalSender *self)
         settle_place (lane);
         if (lane->file == NULL && lane->stored < self->durable && ecfs_archive_has_journal (endpoint) &&
             !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_may_write (self->lineage, i) && !rests (lane) &&
-            !is_rarely_told (lane, endpoint))
+            !is_rarely_told (lane, endpoint) && is_compared (lane))
             lane_begin (lane);
     }
 }

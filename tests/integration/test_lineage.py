@@ -1,12 +1,15 @@
 """What endpoints tell of the archive: newer copies of it, recoveries, and what only a few of them say."""
+import contextlib
 import errno
 import json
 import re
 import shutil
+import sqlite3
 import time
 
 import lab
 import pytest
+from test_cache import hide, show
 from test_logs import contents, write_files
 from test_recover import recover, tree_of
 
@@ -238,3 +241,35 @@ def test_who_says_what_nobody_else_does_is_named_and_can_be_distrusted(place):
     assert failed.returncode == 1 and "is an old copy" in failed.stderr
     lab.ecfs("endpoint", "distrust", archive.path, "one")  # three that say so were believed
     lab.ecfs("put", archive.path, __file__, "/")
+
+
+@lab.unkeyed
+def test_a_restored_directory_that_was_written_to_offline_is_found_by_its_journal(place):
+    """It has more changes than were stored behind the backup, and no newer session: the numbers alone tell nothing. The backup
+    left out the note by which a copy of a directory in use is known."""
+    archive = place.archive(place.directories(), "rs:4+2", "--set", "commit=async")
+    mount = place.mount(archive)
+    (mount.path / "before").write_text("before\n" * 500)
+    lab.ecfs("wait", mount.path)
+    backup = place.path / "backup"
+    shutil.copytree(archive.path, backup, ignore=shutil.ignore_patterns("*.sock", "catalog.sqlite*", "in-use"))
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as catalog:
+        catalog.execute(f"VACUUM INTO '{backup / 'catalog.sqlite'}'")
+    (mount.path / "waited").write_text("waited\n" * 500)
+    lab.ecfs("wait", mount.path)
+    mount.kill()
+    shutil.rmtree(archive.path)
+    shutil.move(backup, archive.path)
+    hide(archive)
+    mount.start()
+    for number in range(40):
+        (mount.path / f"offline-{number}").write_text(f"{number}\n" * 500)
+    mount.kill()
+    show(archive)
+    mount.start()
+    failed = lab.ecfs("wait", mount.path, check=False)
+    assert failed.returncode == 1 and "another copy" in failed.stderr, failed
+    assert "OLD COPY" in lab.ecfs("status", mount.path, check=False).stdout
+    assert (mount.path / "offline-3").read_text() == "3\n" * 500
+    lab.run("fusermount3", "-u", mount.path)
+    mount.process.wait(60)
