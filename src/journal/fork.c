@@ -76,10 +76,6 @@ int ecfs_journal_is_forked (EcfsArchive *archive, EcfsLineage *lineage, size_t p
         return -1;
     for (guint i = 0; i < files->len && !other; i++) {
         g_autoptr (GError) why = NULL;
-        if (ecfs_archive_is_stopping (archive)) {
-            (void) !ecfs_fail (error, ECANCELED, "the archive is being closed");
-            return -1;
-        }
         if (compare (archive, endpoint->endpoint, &g_array_index (files, Segment, i), &other, &why))
             continue;
         g_info ("%s", why->message);
