@@ -12,9 +12,16 @@
 #define CONNECTIONS   1L
 #define RATE_AFTER_US 100000
 
+/* One peer. */
+typedef struct Line {
+    GPtrArray *idle; /* of CURL, each with its connection there; guarded by the client's lock */
+    CURLSH *share;   /* TLS sessions: a second connection goes on with what the first has shown; NULL: without */
+    EcfsMutex sharing;
+} Line;
+
 struct EcfsPeerClient {
     EcfsMutex lock;
-    GHashTable *idle; /* URL of a peer → GPtrArray of CURL, each with its connection there; guarded by lock */
+    GHashTable *lines;                /* URL → Line; guarded by lock */
     const EcfsPeerIdentity *identity; /* immutable */
 };
 
@@ -33,6 +40,48 @@ typedef struct Call {
     int64_t body_us;   /* when it began; 0: it has not */
 } Call;
 
+/* libcurl asks for one lock at a time, of one kind of data. */
+ECFS_TSA (no_thread_safety_analysis)
+static void on_lock (CURL *easy, curl_lock_data data, curl_lock_access access, void *user)
+{
+    Line *self = user;
+    (void) easy, (void) data, (void) access;
+    ecfs_mutex_lock (&self->sharing);
+}
+
+ECFS_TSA (no_thread_safety_analysis)
+static void on_unlock (CURL *easy, curl_lock_data data, void *user)
+{
+    Line *self = user;
+    (void) easy, (void) data;
+    ecfs_mutex_unlock (&self->sharing);
+}
+
+static Line *line_new (void)
+{
+    Line *self = g_new0 (Line, 1);
+    ecfs_mutex_init (&self->sharing);
+    self->idle = g_ptr_array_new_with_free_func (curl_easy_cleanup);
+    self->share = curl_share_init ();
+    if (curl_share_setopt (self->share, CURLSHOPT_LOCKFUNC, on_lock) == CURLSHE_OK &&
+        curl_share_setopt (self->share, CURLSHOPT_UNLOCKFUNC, on_unlock) == CURLSHE_OK &&
+        curl_share_setopt (self->share, CURLSHOPT_USERDATA, self) == CURLSHE_OK &&
+        curl_share_setopt (self->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION) == CURLSHE_OK)
+        return self;
+    (void) curl_share_cleanup (self->share); /* nobody uses it */
+    self->share = NULL;
+    return self;
+}
+
+static void line_free (void *line)
+{
+    Line *self = line;
+    g_ptr_array_unref (self->idle);
+    (void) curl_share_cleanup (self->share); /* as above */
+    ecfs_mutex_clear (&self->sharing);
+    g_free (self);
+}
+
 EcfsPeerClient *ecfs_peer_client_new (const EcfsPeerIdentity *identity, GError **error)
 {
     const curl_version_info_data *version = curl_version_info (CURLVERSION_NOW);
@@ -44,7 +93,7 @@ EcfsPeerClient *ecfs_peer_client_new (const EcfsPeerIdentity *identity, GError *
     }
     EcfsPeerClient *self = g_new0 (EcfsPeerClient, 1);
     ecfs_mutex_init (&self->lock);
-    self->idle = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_ptr_array_unref);
+    self->lines = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, line_free);
     self->identity = identity;
     return self;
 }
@@ -53,7 +102,7 @@ void ecfs_peer_client_free (EcfsPeerClient *self)
 {
     if (self == NULL)
         return;
-    g_hash_table_unref (self->idle);
+    g_hash_table_unref (self->lines);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
 }
@@ -159,9 +208,10 @@ static CURLcode on_context (CURL *easy, void *context, void *identity)
     return ecfs_peer_identity_show (identity, context) ? CURLE_OK : CURLE_SSL_CERTPROBLEM;
 }
 
-static bool prepare (const EcfsPeerClient *self, CURL *easy)
+static bool prepare (const EcfsPeerClient *self, const Line *line, CURL *easy)
 {
-    return curl_easy_setopt (easy, CURLOPT_CAINFO, NULL) == CURLE_OK && /* the system's authorities are none here */
+    return curl_easy_setopt (easy, CURLOPT_SHARE, line->share) == CURLE_OK &&
+           curl_easy_setopt (easy, CURLOPT_CAINFO, NULL) == CURLE_OK && /* the system's authorities are none here */
            curl_easy_setopt (easy, CURLOPT_CAPATH, NULL) == CURLE_OK &&
            curl_easy_setopt (easy, CURLOPT_SSL_CTX_FUNCTION, on_context) == CURLE_OK &&
            curl_easy_setopt (easy, CURLOPT_SSL_CTX_DATA, (void *) self->identity) == CURLE_OK &&
@@ -180,30 +230,36 @@ static bool prepare (const EcfsPeerClient *self, CURL *easy)
            curl_easy_setopt (easy, CURLOPT_XFERINFOFUNCTION, on_progress) == CURLE_OK;
 }
 
-static CURL *take_easy (EcfsPeerClient *self, const char *url)
+static Line *line_of (EcfsPeerClient *self, const char *url)
 {
     ecfs_mutex_lock (&self->lock);
-    GPtrArray *idle = g_hash_table_lookup (self->idle, url);
-    CURL *easy = idle != NULL && idle->len > 0 ? g_ptr_array_steal_index_fast (idle, idle->len - 1) : NULL;
+    Line *line = g_hash_table_lookup (self->lines, url);
+    if (line == NULL) {
+        line = line_new ();
+        g_hash_table_insert (self->lines, g_strdup (url), line);
+    }
     ecfs_mutex_unlock (&self->lock);
-    if (easy == NULL && (easy = curl_easy_init ()) != NULL && !prepare (self, easy)) {
+    return line;
+}
+
+static CURL *take_easy (EcfsPeerClient *self, Line *line)
+{
+    ecfs_mutex_lock (&self->lock);
+    CURL *easy = line->idle->len > 0 ? g_ptr_array_steal_index_fast (line->idle, line->idle->len - 1) : NULL;
+    ecfs_mutex_unlock (&self->lock);
+    if (easy == NULL && (easy = curl_easy_init ()) != NULL && !prepare (self, line, easy)) {
         curl_easy_cleanup (easy);
         easy = NULL;
     }
     return easy;
 }
 
-static void give_easy (EcfsPeerClient *self, const char *url, CURL *easy)
+static void give_easy (EcfsPeerClient *self, Line *line, CURL *easy)
 {
     ecfs_mutex_lock (&self->lock);
-    GPtrArray *idle = g_hash_table_lookup (self->idle, url);
-    if (idle == NULL) {
-        idle = g_ptr_array_new_with_free_func (curl_easy_cleanup);
-        g_hash_table_insert (self->idle, g_strdup (url), idle);
-    }
-    bool keeps = idle->len < MOST_IDLE;
+    bool keeps = line->idle->len < MOST_IDLE;
     if (keeps)
-        g_ptr_array_add (idle, easy);
+        g_ptr_array_add (line->idle, easy);
     ecfs_mutex_unlock (&self->lock);
     if (!keeps)
         curl_easy_cleanup (easy);
@@ -246,13 +302,14 @@ bool ecfs_peer_call (EcfsPeerClient *self, const char *url, const EcfsPeerReques
                  .silent_us = ECFS_PEER_STALLED_US + request->wait_ms * (int64_t) 1000};
     g_autofree char *path = ecfs_peer_request_path (request);
     g_autofree char *all = g_strconcat (url, path, NULL);
-    call.easy = take_easy (self, url);
+    Line *line = line_of (self, url);
+    call.easy = take_easy (self, line);
     if (call.easy == NULL) {
         g_strlcpy (ret_answer->problem, "libcurl cannot", sizeof ret_answer->problem);
         return false;
     }
     bool good = perform (&call, all);
-    give_easy (self, url, call.easy);
+    give_easy (self, line, call.easy);
     if (good && ret_answer->status == 200 && call.wants_cell && ret_answer->bytes != request->bytes) {
         g_strlcpy (ret_answer->problem, "its answer ends early", sizeof ret_answer->problem);
         return false;

@@ -279,6 +279,8 @@ static bool enter (Connection *self)
 static void leave (Connection *self)
 {
     EcfsPeerServer *server = self->server;
+    if (self->has_come)
+        SSL_set_shutdown (self->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN); /* or its session is forgotten */
     SSL_free (self->ssl);
     OPENSSL_thread_stop (); /* the process may end before this thread does */
     if (self->has_come)

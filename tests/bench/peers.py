@@ -37,10 +37,12 @@ class Reader:
                 settings |= {"peers": ", ".join(f"{each.address}:{PORT}" for each in machines), "peer_listen": f"{machine.address}:{PORT}"}
             self.archive.configure("archive", **settings)
             self.mount.start()
-        self.seconds = self.digest = None
+        self.seconds = self.is_right = None
 
-    def read(self, begun):
-        self.digest = lab.digest(self.mount.path / "file")
+    def read(self, begun, expected):
+        """Compares, as digests would take a tenth of the processors."""
+        with open(self.mount.path / "file", "rb", buffering=0) as file:
+            self.is_right = all(file.read(MIB) == expected[offset:offset + MIB] for offset in range(0, len(expected), MIB)) and not file.read(1)
         self.seconds = time.monotonic() - begun
 
     def cpu(self):
@@ -58,11 +60,11 @@ class Lines:
         return sent, sum(machine.moved()[0] for machine in self.machines) - received
 
 
-def read_all(readers, lines):
+def read_all(readers, lines, expected):
     lab.drop_caches()
     before, cpu, (all_before, busy_before) = lines.counts(), sum(reader.cpu() for reader in readers), processors.busy()
     begun = time.monotonic()
-    threads = [threading.Thread(target=reader.read, args=(begun,)) for reader in readers]
+    threads = [threading.Thread(target=reader.read, args=(begun, expected)) for reader in readers]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -89,16 +91,16 @@ def round_of(options, n, with_peers):
             archive = place.archive([place.sshd(name, servers.address) for name in lab.NAMES], "rs:4+2", "--set", "segment_size=1M", lab.AS_USERS)
             writer = place.mount(archive)
             lab.write_pattern(writer.path / "file", options.size * MIB, 1)
-            digest = lab.digest(writer.path / "file")
+            expected = (writer.path / "file").read_bytes()
             lab.ecfs("wait", writer.path)
             writer.umount()
         with ThreadPoolExecutor(6) as workers:
             readers = list(workers.map(lambda machine: Reader(place, archive, machine, machines if with_peers else []), machines))
         time.sleep(3 if with_peers else 0)  # a bench: all have met, or the first seconds show it
         hold(options, servers, machines, True)
-        told = read_all(readers, Lines(servers, machines))
+        told = read_all(readers, Lines(servers, machines), expected)
         hold(options, servers, machines, False)
-        assert {reader.digest for reader in readers} == {digest}
+        assert all(reader.is_right for reader in readers)
         return told
     finally:
         place.close()
