@@ -115,7 +115,7 @@ static unsigned begin_reading (EcfsCache *self)
     ecfs_mutex_lock (&self->lock);
     while (self->running_us[slot] != 0) /* there are as many as lookers */
         slot++;
-    self->running_us[slot] = ecfs_now_us ();
+    self->running_us[slot] = ecfs_own_us ();
     ecfs_mutex_unlock (&self->lock);
     return slot;
 }
@@ -130,7 +130,7 @@ static void end_reading (EcfsCache *self, unsigned slot, const EcfsCacheCell *us
 {
     int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&self->lock);
-    if (now_us - self->running_us[slot] > SLOW_US)
+    if (ecfs_own_us () - self->running_us[slot] > SLOW_US)
         self->looks_from_us = now_us + REST_US;
     self->running_us[slot] = 0;
     if (used != NULL)
@@ -182,7 +182,7 @@ static void run_look (void *data)
 static bool hangs_locked (const EcfsCache *self, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
     for (unsigned i = 0; i < ECFS_CACHE_LOOKERS; i++)
-        if (self->running_us[i] != 0 && now_us - self->running_us[i] > SLOW_US)
+        if (self->running_us[i] != 0 && ecfs_own_us () - self->running_us[i] > SLOW_US)
             return true;
     return now_us < self->looks_from_us;
 }

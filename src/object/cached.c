@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define LOOK_US       150000 /* endpoints are asked then, if there is no answer of the cache */
+#define LONG_LOOK_US  600000 /* … or then, where peers read from the same endpoints */
 #define PEER_SPARE_US 500000 /* that peers may take beyond … */
 #define PEER_TIMES    2      /* … so many times what endpoints would */
 #define OUTLOOK_US    250000 /* how often that is looked at */
@@ -23,6 +24,7 @@ struct EcfsFetchLook {
     bool asks_peers;      /* the cache had it not; guarded by reader lock, like the next */
     size_t granted_bytes; /* for the memory of all ranges, while peers are asked */
     int64_t outlook_us;   /* when what endpoints would take was looked at */
+    int64_t missed_us;    /* the processor, when it was made */
     EcfsPeerLook peers;
 };
 typedef struct EcfsFetchLook Look;
@@ -167,25 +169,20 @@ static bool is_for_peers_locked (EcfsReader *reader, const Look *look) ECFS_REQU
     const EcfsFetch *fetch = look->fetch;
     const EcfsReaderParams *params = &reader->params;
     return params->peers != NULL && params->keys != NULL && params->fills_cache && !params->unchecked &&
-           fetch != NULL && fetch->whole && fetch->state == FETCH_LOOKING && look->has_memory &&
+           fetch != NULL && fetch->whole && fetch->state == FETCH_LOOKING && look->has_memory == look->has_begun &&
            fetch->slot_bytes == ecfs_layout_stored_bytes (&params->layout, fetch->segment);
 }
 
-/* Whether peers are asked for what the cache has not. */
-static bool ask_peers (Look *look)
+/* Whether peers are asked for what the cache has not; the look may have ended then. */
+static bool ask_peers_locked (EcfsReader *reader, Look *look) ECFS_REQUIRES (reader->lock)
 {
-    EcfsReader *reader = look->reader;
-    ecfs_mutex_lock (&reader->lock);
     size_t bytes = is_for_peers_locked (reader, look) ? look->fetch->slot_bytes * look->look.n_ranges : 0;
-    bool asks = bytes > 0 && ecfs_transfer_try_acquire (reader->params.transfer, bytes);
-    if (asks) {
-        look->granted_bytes = bytes;
-        look->peers.look = &look->look;
-        look->asks_peers = ecfs_peers_look (reader->params.peers, &look->peers);
-    }
-    asks = look->asks_peers;
-    ecfs_mutex_unlock (&reader->lock);
-    return asks; /* the look may have ended */
+    if (bytes == 0 || !ecfs_transfer_try_acquire (reader->params.transfer, bytes))
+        return false;
+    look->granted_bytes = bytes;
+    look->peers.look = &look->look;
+    look->asks_peers = ecfs_peers_look (reader->params.peers, &look->peers);
+    return look->asks_peers;
 }
 
 static void answered (EcfsCacheLook *cache_look, bool found)
@@ -194,8 +191,9 @@ static void answered (EcfsCacheLook *cache_look, bool found)
     EcfsReader *reader = look->reader;
     ecfs_mutex_lock (&reader->lock);
     bool of_peers = look->asks_peers;
+    bool asks = !found && !of_peers && ask_peers_locked (reader, look);
     ecfs_mutex_unlock (&reader->lock);
-    if (!found && !of_peers && ask_peers (look))
+    if (asks)
         return;
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&reader->lock);
@@ -205,11 +203,56 @@ static void answered (EcfsCacheLook *cache_look, bool found)
             answer_of_peers_locked (look, found, finished);
         else
             answer_locked (look, found, finished);
-    }
+    } else if (of_peers)
+        ecfs_peers_settle (reader->params.peers, &look->look.cell);
     ecfs_mutex_unlock (&reader->lock);
     look_free (look);
     ecfs_requests_finish (finished);
     ecfs_reader_unref_priv (reader);
+}
+
+static Look *look_new_locked (EcfsFetch *fetch) ECFS_REQUIRES (fetch->reader->lock)
+{
+    EcfsReader *reader = fetch->reader;
+    Look *self = g_new0 (Look, 1);
+    self->reader = ecfs_reader_ref_priv (reader);
+    self->fetch = fetch;
+    self->missed_us = ecfs_now_us () - ecfs_own_us ();
+    self->packets = g_new (unsigned, n_wanted (fetch));
+    self->look = (EcfsCacheLook){.cell = cell_of (fetch),
+                                 .ranges = g_new (EcfsCacheRange, n_wanted (fetch)),
+                                 .begin = begin,
+                                 .judge = judge,
+                                 .done = answered};
+    for (unsigned i = 0; i < reader->params.layout.k; i++) {
+        if (!fetch->wanted[i])
+            continue;
+        self->packets[self->look.n_ranges] = i;
+        self->look.ranges[self->look.n_ranges++] = range_of (fetch, i);
+    }
+    fetch->state = FETCH_LOOKING;
+    fetch->look = self;
+    ecfs_fetch_ref_locked (fetch);
+    return self;
+}
+
+static void forget_look_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock)
+{
+    look_free (g_steal_pointer (&self->look));
+    self->state = FETCH_RUNNING;
+    ecfs_reader_unref_priv (self->reader); /* the caller has one of both */
+    ecfs_fetch_unref_locked (self);
+}
+
+/* Without the cache, which has no time: endpoints are what all share. */
+static bool ask_peers_at_once_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock)
+{
+    if (self->reader->params.peers == NULL)
+        return false;
+    if (ask_peers_locked (self->reader, look_new_locked (self)))
+        return true;
+    forget_look_locked (self);
+    return false;
 }
 
 void ecfs_fetch_look_locked (EcfsFetch *self)
@@ -217,33 +260,10 @@ void ecfs_fetch_look_locked (EcfsFetch *self)
     EcfsReader *reader = self->reader;
     if (reader->params.cache == NULL || self->patient || self->state != FETCH_RUNNING)
         return;
-    Look *look = g_new0 (Look, 1);
-    look->reader = reader;
-    look->fetch = self;
-    look->packets = g_new (unsigned, n_wanted (self));
-    look->look = (EcfsCacheLook){.cell = cell_of (self),
-                                 .ranges = g_new (EcfsCacheRange, n_wanted (self)),
-                                 .begin = begin,
-                                 .judge = judge,
-                                 .done = answered};
-    for (unsigned i = 0; i < reader->params.layout.k; i++) {
-        if (!self->wanted[i])
-            continue;
-        look->packets[look->look.n_ranges] = i;
-        look->look.ranges[look->look.n_ranges++] = range_of (self, i);
-    }
-    self->state = FETCH_LOOKING;
-    self->look = look;
-    self->looked_us = ecfs_now_us ();
-    ecfs_fetch_ref_locked (self);
-    (void) ecfs_reader_ref_priv (reader);
-    if (ecfs_cache_look (reader->params.cache, &look->look))
-        return;
-    self->state = FETCH_RUNNING;
-    self->look = NULL;
-    look_free (look);
-    ecfs_fetch_unref_locked (self); /* the caller has one */
-    ecfs_reader_unref_priv (reader);
+    Look *look = look_new_locked (self);
+    self->looked_us = ecfs_own_us ();
+    if (!ecfs_cache_look (reader->params.cache, &look->look) && !ask_peers_locked (reader, look))
+        forget_look_locked (self);
 }
 
 void ecfs_fetch_leave_look_locked (EcfsFetch *self)
@@ -296,8 +316,9 @@ static bool give_up_peers_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES
     int64_t left_us = atomic_load (&self->look->peers.due_us) - now_us;
     int64_t endpoints_us = atomic_load (&self->look->peers.endpoints_us);
     bool is_foretold = atomic_load (&self->look->peers.is_foretold);
+    int64_t missed_us = now_us - ecfs_own_us () - self->look->missed_us; /* is nobody else's fault */
     /* What should have been here will take as long again. */
-    if (is_foretold ? ABS (left_us) <= PEER_SPARE_US + PEER_TIMES * endpoints_us : left_us >= 0)
+    if (is_foretold ? ABS (left_us) <= PEER_SPARE_US + PEER_TIMES * endpoints_us + missed_us : left_us + missed_us >= 0)
         return false;
     atomic_store (&self->look->peers.is_late, true);
     self->state = FETCH_RUNNING;
@@ -308,10 +329,13 @@ bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
 {
     if (self->state == FETCH_LOOKING && ecfs_fetch_awaits_peers_locked (self))
         return give_up_peers_locked (self, now_us);
-    if (self->state != FETCH_LOOKING || now_us - self->looked_us < LOOK_US)
+    int64_t most_us = self->reader->params.peers != NULL ? LONG_LOOK_US : LOOK_US;
+    if (self->state != FETCH_LOOKING || ecfs_own_us () - self->looked_us < most_us)
+        return false;
+    ecfs_fetch_leave_look_locked (self);
+    if (self->look == NULL && ask_peers_at_once_locked (self))
         return false;
     self->state = FETCH_RUNNING;
-    ecfs_fetch_leave_look_locked (self);
     return true;
 }
 

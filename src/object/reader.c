@@ -41,12 +41,26 @@ static bool end_rests_locked (EcfsFetch *fetch, int64_t now) ECFS_REQUIRES (fetc
     return ended;
 }
 
-static bool droppable_locked (const EcfsReader *self, const EcfsFetch *fetch, int64_t now, bool pressure)
-    ECFS_REQUIRES (self->lock)
+/* Whether somebody reads, or waits for what reading has come to. */
+static bool is_read_locked (const EcfsReader *self, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
-    if (fetch->state != FETCH_READY)
+    bool is_read = now_us - self->asked_us <= IDLE_DROP_US;
+    for (guint i = 0; i < self->fetches->len && !is_read; i++) {
+        const EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
+        is_read = fetch->waiting->len > 0;
+    }
+    return is_read;
+}
+
+/* What was read ahead is not idle while those wait who will come to it. */
+static bool droppable_locked (const EcfsReader *self, const EcfsFetch *fetch, int64_t now_us, bool pressure,
+                              bool is_read) ECFS_REQUIRES (self->lock)
+{
+    uint64_t next = self->next_offset / self->params.layout.segment_bytes;
+    bool is_ahead = fetch->segment >= next && fetch->segment - next <= self->window;
+    if (fetch->state != FETCH_READY || (is_ahead && is_read && !pressure))
         return false;
-    return now - fetch->used_us > (pressure ? PRESSURE_DROP_US : IDLE_DROP_US);
+    return now_us - fetch->used_us > (pressure ? PRESSURE_DROP_US : IDLE_DROP_US);
 }
 
 static void tick (void *user, int64_t now_us, bool pressure)
@@ -54,12 +68,12 @@ static void tick (void *user, int64_t now_us, bool pressure)
     EcfsReader *self = user;
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&self->lock);
-    bool active = false;
+    bool active = false, is_read = is_read_locked (self, now_us);
     for (guint i = self->fetches->len; i-- > 0;) {
         EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
         active |= fetch->state == FETCH_RUNNING || fetch->state == FETCH_LOOKING;
-        if (droppable_locked (self, fetch, now_us, pressure))
+        if (droppable_locked (self, fetch, now_us, pressure, is_read))
             ecfs_fetch_unlist_locked (fetch);
     }
     bool moved = active && ecfs_lanes_refresh_locked (self, now_us);
@@ -372,6 +386,7 @@ static bool is_run_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock)
 static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_REQUIRES (self->lock)
 {
     uint64_t next = self->next_offset;
+    self->asked_us = ecfs_now_us ();
     bool near = next != UINT64_MAX && offset <= next + SEQUENTIAL_SLACK && offset + SEQUENTIAL_SLACK >= next &&
                 (offset > 0 || self->expects_all);
     if (!near) {

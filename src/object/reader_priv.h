@@ -69,7 +69,7 @@ struct EcfsFetch {
     bool is_from_peer;
     bool is_claimed; /* peers wait for it: ecfs_peers_settle () is due; set before ready, then guarded by opening */
     FetchState state;
-    int64_t looked_us;          /* since when it is looking */
+    int64_t looked_us;          /* since when it is looking, of ecfs_own_us () */
     struct EcfsFetchLook *look; /* that waits for its turn, or has it; NULL: none does */
     size_t slot_bytes;          /* immutable */
     size_t granted_bytes;       /* grows when a peer's answer brings memory of its own */
@@ -116,6 +116,7 @@ struct EcfsReader {
     GHashTable *plans;    /* loss pattern (n flags as bytes) → EcfsPlan; guarded by lock, plans are kept to the end */
     bool closed;          /* guarded by lock */
     uint64_t next_offset; /* where sequential reading would go on; guarded by lock */
+    int64_t asked_us;     /* when somebody read last; guarded by lock */
     uint64_t run_from;    /* where reading jumped to last; guarded by lock */
     uint64_t run_bytes;   /* read since then; guarded by lock */
     uint64_t run_enough;  /* bytes in a row that are sequential reading; immutable from the first read on */

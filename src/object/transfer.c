@@ -74,8 +74,9 @@ static void *run_ticker (void *data)
     EcfsTransferPool *self = data;
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
-        int64_t pause = self->ticking->len == 0 ? 60 * G_USEC_PER_SEC : ECFS_TICK_US;
-        (void) ecfs_cond_wait_until (&self->ticker_cond, &self->lock, ecfs_now_us () + pause);
+        int64_t due_us = ecfs_now_us () + (self->ticking->len == 0 ? 60 * G_USEC_PER_SEC : ECFS_TICK_US);
+        (void) ecfs_cond_wait_until (&self->ticker_cond, &self->lock, due_us);
+        ecfs_missed (due_us, ecfs_now_us ());
         GArray *ticking = referenced_locked (self);
         bool pressure = !g_queue_is_empty (&self->waiting);
         ecfs_mutex_unlock (&self->lock);

@@ -2,8 +2,14 @@
 
 #include <errno.h>
 #include <glib.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+
+#define WAKES_WITHIN_US 5000
+
+static _Atomic int64_t missed_us;
+static _Atomic int64_t seen_us; /* what was missed until then is counted */
 
 /* A failing pthread call here is a bug of ours (or no memory at start); nothing sensible can continue. */
 static void must (int result, const char *what)
@@ -81,6 +87,18 @@ int64_t ecfs_now_us (void)
     struct timespec now;
     must (clock_gettime (CLOCK_MONOTONIC, &now) == 0 ? 0 : errno, "clock_gettime");
     return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64_t ecfs_own_us (void)
+{
+    return ecfs_now_us () - atomic_load (&missed_us);
+}
+
+void ecfs_missed (int64_t due_us, int64_t now_us)
+{
+    int64_t from_us = MAX (due_us, atomic_exchange (&seen_us, now_us));
+    if (now_us - from_us > WAKES_WITHIN_US)
+        atomic_fetch_add (&missed_us, now_us - from_us);
 }
 
 typedef struct Job {

@@ -50,6 +50,11 @@ bool ecfs_cond_wait_until (EcfsCond *self, EcfsMutex *mutex, int64_t deadline_us
 
 /** Microseconds on the monotonic clock. */
 int64_t ecfs_now_us (void);
+/** The same without what ecfs_missed () was told: stands still while this process has no processor, and so tells who is
+ * slow from who was only not looked at. Differences count; atomic. */
+int64_t ecfs_own_us (void);
+/** This process was to be woken at @due_us, and it is now @now_us. For threads that wake often. */
+void ecfs_missed (int64_t due_us, int64_t now_us);
 
 /** A fixed number of threads that run jobs in the order in which they were pushed. */
 typedef struct EcfsWorkers EcfsWorkers;
