@@ -96,7 +96,7 @@ int64_t ecfs_own_us (void)
 
 void ecfs_missed (int64_t due_us, int64_t now_us)
 {
-    int64_t from_us = MAX (due_us, atomic_exchange (&seen_us, now_us));
+    int64_t counted_us = atomic_exchange (&seen_us, now_us), from_us = MAX (due_us, counted_us);
     if (now_us - from_us > WAKES_WITHIN_US)
         atomic_fetch_add (&missed_us, now_us - from_us);
 }

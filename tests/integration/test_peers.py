@@ -66,6 +66,10 @@ class Swarm:
         return self.archive.json("status")["reads"]["received_bytes"]
 
 
+def cells(archive):
+    return next((archive.path / "cache").glob("*/cells"))
+
+
 @pytest.mark.slow
 def test_what_one_has_another_gets(place):
     swarm = Swarm(place, 3)
@@ -127,7 +131,7 @@ def test_one_that_forges_with_the_key_does_not_deceive_get(place):
     swarm.warm(1)
     forger = swarm.followers[0]
     forger.mount.umount()
-    lab.run(lab.BUILD / "tests/lab/lab-forge-cell", forger.archive.path, "/file", next((forger.archive.path / "cache").glob("*/cells")))
+    lab.run(lab.BUILD / "tests/lab/lab-forge-cell", forger.archive.path, "/file", cells(forger.archive))
     forger.mount.start()
     lab.until(lambda: [peer["state"] for peer in swarm.state()["list"]] == ["up"], 30, "it is there again")
     lab.forget_mounts()
@@ -180,6 +184,27 @@ def test_one_that_is_slow_is_waited_for_where_endpoints_have_nothing(place):
     hide(swarm.archive)
     swarm.read(0)
     assert swarm.state()["fetched_bytes"] >= 2 * MIB
+
+
+def test_where_the_own_cache_hangs_they_are_asked(place):
+    """By the kernel, in open(2): before the endpoints, which all have to share."""
+    swarm = Swarm(place, 2)
+    swarm.warm(1)
+    theirs, ours = cells(swarm.followers[0].archive), cells(swarm.archive)
+    hanging = [ours / path.relative_to(theirs) for path in theirs.rglob("*") if path.is_file()]
+    assert len(hanging) > SIZE // MIB
+    for path in hanging:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+    try:
+        swarm.read(0)
+        assert swarm.state()["fetched_bytes"] > SIZE / 4  # those that have begun with it wait for it first
+    finally:
+        fds = [os.open(path, os.O_RDWR | os.O_NONBLOCK) for path in hanging if path.exists()]  # who fills has let others go
+        swarm.writer.umount()
+        for fd in fds:
+            os.close(fd)
 
 
 def test_who_pretends_to_be_one_is_told_nothing(place):

@@ -589,6 +589,24 @@ static void test_expects_all (void)
     end (&self);
 }
 
+/* As a player reads: more slowly than what was read ahead is otherwise kept. */
+static void test_read_ahead_waits (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 24 * MIB, 512 * KIB);
+    uint64_t before = store_bytes_read (&self.store), at = 0;
+    for (; at < 8 * MIB; at += 512 * KIB)
+        g_assert_cmpint (read_at (&self, at, 512 * KIB), ==, 0);
+    for (unsigned i = 0; i < 5; i++, at += 64 * KIB) {
+        g_usleep (900000);
+        g_assert_cmpint (read_at (&self, at, 64 * KIB), ==, 0);
+    }
+    for (; at < 24 * MIB; at += 64 * KIB)
+        g_assert_cmpint (read_at (&self, at, 64 * KIB), ==, 0);
+    g_assert_cmpuint (store_bytes_read (&self.store) - before, <, 24 * MIB * 5 / 4);
+    end (&self);
+}
+
 static void test_close_null (void)
 {
     ecfs_reader_close (NULL);
@@ -687,6 +705,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/reader/closing-answers-reads-under-way", test_close);
     g_test_add_func ("/reader/who-reads-all-calls-every-endpoint-at-once", test_expects_all);
     g_test_add_func ("/reader/closing-gives-up-what-was-read-ahead", test_close_with_readahead);
+    g_test_add_func ("/reader/what-was-read-ahead-waits-for-a-slow-reader", test_read_ahead_waits);
     g_test_add_func ("/reader/closing-nothing-is-fine", test_close_null);
     g_test_add_func ("/reader/trouble-is-told-once-per-stripe", test_trouble);
     return g_test_run ();

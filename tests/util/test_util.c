@@ -163,6 +163,18 @@ static void test_workers (void)
     ecfs_workers_free (NULL);
 }
 
+static void test_own_clock (void)
+{
+    int64_t now_us = ecfs_now_us (), missed_us = now_us - ecfs_own_us ();
+    ecfs_missed (now_us - 1000, now_us); /* no sleep ends sooner */
+    g_assert_cmpint (ecfs_own_us (), >=, now_us - missed_us);
+    ecfs_missed (now_us + 1000000, now_us + 1500000);
+    ecfs_missed (now_us + 1000000, now_us + 1600000); /* two that wake at once miss the same */
+    int64_t since_us = ecfs_now_us () - now_us;
+    g_assert_cmpint (ecfs_own_us (), >=, now_us - missed_us - 600000);
+    g_assert_cmpint (ecfs_own_us (), <=, now_us - missed_us - 600000 + since_us);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -173,6 +185,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/util/errors-carry-errno-and-context", test_errors);
     g_test_add_func ("/util/words-of-others-order-nothing", test_words_of_others);
     g_test_add_func ("/util/a-replaced-file-is-old-or-new-and-alone", test_replace_file);
+    g_test_add_func ("/util/its-own-clock-stands-still-while-it-is-not-woken", test_own_clock);
     g_test_add_func ("/util/workers-run-jobs-that-jobs-push", test_workers);
     return g_test_run ();
 }
