@@ -247,8 +247,6 @@ static void forget_look_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lo
 /* Without the cache, which has no time: endpoints are what all share. */
 static bool ask_peers_at_once_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock)
 {
-    if (self->reader->params.peers == NULL)
-        return false;
     if (ask_peers_locked (self->reader, look_new_locked (self)))
         return true;
     forget_look_locked (self);
@@ -329,11 +327,12 @@ bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
 {
     if (self->state == FETCH_LOOKING && ecfs_fetch_awaits_peers_locked (self))
         return give_up_peers_locked (self, now_us);
-    int64_t most_us = self->reader->params.peers != NULL ? LONG_LOOK_US : LOOK_US;
+    bool may_ask_peers = self->whole && self->reader->params.peers != NULL;
+    int64_t most_us = may_ask_peers ? LONG_LOOK_US : LOOK_US;
     if (self->state != FETCH_LOOKING || ecfs_own_us () - self->looked_us < most_us)
         return false;
     ecfs_fetch_leave_look_locked (self);
-    if (self->look == NULL && ask_peers_at_once_locked (self))
+    if (self->look == NULL && may_ask_peers && ask_peers_at_once_locked (self))
         return false;
     self->state = FETCH_RUNNING;
     return true;
