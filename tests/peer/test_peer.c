@@ -181,6 +181,55 @@ static void test_who_has_the_key_is_known (void)
     ecfs_peer_identity_free (NULL);
 }
 
+static SSL_SESSION *kept;
+
+static int keep_session (SSL *ssl, SSL_SESSION *session)
+{
+    (void) ssl;
+    SSL_SESSION_free (kept);
+    kept = session;
+    return 1;
+}
+
+/* A second connection costs a third of the first, as it shows no certificate again; the server knows it all the same.
+ */
+static void test_sessions_are_resumed (void)
+{
+    uint8_t key[ECFS_KEY_BYTES] = {1};
+    EcfsUuid one = ecfs_uuid_new (), two = ecfs_uuid_new ();
+    EcfsPeerIdentity *server = ecfs_peer_identity_new (key, &one), *client = ecfs_peer_identity_new (key, &two);
+    SSL_CTX *serves = ecfs_peer_identity_serve (server);
+    for (unsigned i = 0; i < 2; i++) {
+        char byte;
+        BIO *ours, *theirs;
+        SSL_CTX *asks = SSL_CTX_new (TLS_client_method ());
+        g_assert_true (ecfs_peer_identity_show (client, asks));
+        (void) SSL_CTX_set_session_cache_mode (asks, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+        SSL_CTX_sess_set_new_cb (asks, keep_session);
+        SSL *a = SSL_new (asks), *b = SSL_new (serves);
+        g_assert_cmpint (BIO_new_bio_pair (&ours, 1 << 16, &theirs, 1 << 16), ==, 1);
+        SSL_set_bio (a, ours, ours);
+        SSL_set_bio (b, theirs, theirs);
+        g_assert_true (kept == NULL || SSL_set_session (a, kept) == 1);
+        (void) SSL_connect (a); /* each waits for the other in turn */
+        (void) SSL_accept (b);
+        g_assert_cmpint (SSL_connect (a), ==, 1);
+        g_assert_cmpint (SSL_accept (b), ==, 1);
+        g_assert_cmpint (SSL_read (a, &byte, 1), <=, 0); /* the session comes after the handshake */
+        g_assert_cmpint (SSL_session_reused (b), ==, i);
+        g_assert_nonnull (SSL_get0_peer_certificate (b));
+        SSL_set_shutdown (a, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        SSL_set_shutdown (b, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        SSL_free (a);
+        SSL_free (b);
+        SSL_CTX_free (asks);
+    }
+    SSL_SESSION_free (kept);
+    SSL_CTX_free (serves);
+    ecfs_peer_identity_free (server);
+    ecfs_peer_identity_free (client);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -192,5 +241,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/peer/lists-do-not-grow-for-ever", test_lists_do_not_grow_for_ever);
     g_test_add_func ("/peer/a-new-list-takes-the-place-of-the-oldest", test_a_new_list_takes_the_place_of_the_oldest);
     g_test_add_func ("/peer/who-has-the-key-is-known", test_who_has_the_key_is_known);
+    g_test_add_func ("/peer/sessions-are-resumed", test_sessions_are_resumed);
     return g_test_run ();
 }
