@@ -201,6 +201,11 @@ bool ecfs_cache_look (EcfsCache *self, EcfsCacheLook *look)
     return looking != NULL;
 }
 
+uint64_t ecfs_cache_max_bytes (const EcfsCache *self)
+{
+    return self->max_bytes;
+}
+
 /* Filling */
 
 static bool has_room_locked (const EcfsCache *self, uint64_t bytes) ECFS_REQUIRES (self->lock)

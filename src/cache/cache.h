@@ -78,6 +78,9 @@ EcfsCache *ecfs_cache_new (const EcfsCacheParams *params);
 void ecfs_cache_stop (EcfsCache *self);
 void ecfs_cache_free (EcfsCache *self);
 
+/** Of all cells together, at most. */
+uint64_t ecfs_cache_max_bytes (const EcfsCache *self);
+
 /** Asks; @look stays the caller's. False: not now, and nothing of it is called: the disk hangs, or too many ask. */
 bool ecfs_cache_look (EcfsCache *self, EcfsCacheLook *look);
 

@@ -129,10 +129,30 @@ static void answer_locked (Look *look, bool found, GPtrArray *finished) ECFS_REQ
         ecfs_read_log_count (reader->params.log,
                              &(EcfsReadCounts){.cached = 1, .cached_bytes = fetch->slot_bytes * n_wanted (fetch)});
         ecfs_fetch_came_cached_locked (fetch, finished);
+    } else if (waits && fetch->wish != ECFS_PEER_WANTED) { /* peers could not be asked */
+        ecfs_fetch_abandon_locked (fetch);
     } else if (waits) {
         fetch->state = FETCH_RUNNING;
         ecfs_fetch_schedule_locked (fetch, finished);
     }
+    ecfs_fetch_unref_locked (fetch);
+}
+
+/* What is wanted here meanwhile is asked for as anything else is. */
+static void refused_locked (const Look *look, GPtrArray *finished) ECFS_REQUIRES (look->fetch->reader->lock)
+{
+    EcfsFetch *fetch = look->fetch;
+    ecfs_mutex_is_held (&fetch->reader->lock);
+    fetch->look = NULL;
+    ecfs_peers_settle (fetch->reader->params.peers, &look->look.cell);
+    ecfs_reader_refused_locked (fetch->reader, look->peers.wish);
+    if (fetch->state == FETCH_LOOKING && fetch->wish != ECFS_PEER_WANTED) {
+        ecfs_fetch_abandon_locked (fetch);
+    } else if (fetch->state == FETCH_LOOKING) {
+        fetch->state = FETCH_RUNNING;
+        ecfs_fetch_look_locked (fetch);
+    }
+    ecfs_fetch_schedule_locked (fetch, finished); /* endpoints were asked meanwhile, and may have failed */
     ecfs_fetch_unref_locked (fetch);
 }
 
@@ -145,6 +165,8 @@ static void answer_of_peers_locked (Look *look, bool found, GPtrArray *finished)
     bool waits = fetch->state == FETCH_LOOKING;
     bool is_over = fetch->state == FETCH_READY || fetch->state == FETCH_FAILED;
     fetch->look = NULL;
+    if (atomic_load (&look->peers.is_shared))
+        fetch->reader->sign_us = ecfs_now_us ();
     if (is_over)
         ecfs_peers_settle (fetch->reader->params.peers, &look->look.cell);
     else
@@ -163,24 +185,35 @@ static void answer_of_peers_locked (Look *look, bool found, GPtrArray *finished)
     ecfs_fetch_unref_locked (fetch);
 }
 
+bool ecfs_reader_has_peers (const EcfsReader *self)
+{
+    const EcfsReaderParams *params = &self->params;
+    return params->peers != NULL && params->keys != NULL && params->cache != NULL && params->fills_cache &&
+           !params->unchecked;
+}
+
 /* All of a segment, with a tag that nobody can make who has not the key. */
 static bool is_for_peers_locked (EcfsReader *reader, const Look *look) ECFS_REQUIRES (reader->lock)
 {
     const EcfsFetch *fetch = look->fetch;
     const EcfsReaderParams *params = &reader->params;
-    return params->peers != NULL && params->keys != NULL && params->fills_cache && !params->unchecked &&
-           fetch != NULL && fetch->whole && fetch->state == FETCH_LOOKING && look->has_memory == look->has_begun &&
+    return ecfs_reader_has_peers (reader) && fetch != NULL && fetch->whole && fetch->state == FETCH_LOOKING &&
+           look->has_memory == look->has_begun &&
            fetch->slot_bytes == ecfs_layout_stored_bytes (&params->layout, fetch->segment);
 }
 
 /* Whether peers are asked for what the cache has not; the look may have ended then. */
 static bool ask_peers_locked (EcfsReader *reader, Look *look) ECFS_REQUIRES (reader->lock)
 {
-    size_t bytes = is_for_peers_locked (reader, look) ? look->fetch->slot_bytes * look->look.n_ranges : 0;
-    if (bytes == 0 || !ecfs_transfer_try_acquire (reader->params.transfer, bytes))
+    if (!is_for_peers_locked (reader, look))
+        return false;
+    EcfsPeerWish wish = look->fetch->wish;
+    size_t bytes = wish == ECFS_PEER_SHARE ? 0 : look->fetch->slot_bytes * look->look.n_ranges;
+    if (bytes > 0 && !ecfs_transfer_try_acquire (reader->params.transfer, bytes))
         return false;
     look->granted_bytes = bytes;
     look->peers.look = &look->look;
+    look->peers.wish = wish;
     look->asks_peers = ecfs_peers_look (reader->params.peers, &look->peers);
     return look->asks_peers;
 }
@@ -199,7 +232,10 @@ static void answered (EcfsCacheLook *cache_look, bool found)
     ecfs_mutex_lock (&reader->lock);
     if (look->fetch != NULL) {
         ecfs_mutex_is_held (&look->fetch->reader->lock);
-        if (of_peers)
+        bool is_refused = look->peers.wish != ECFS_PEER_WANTED && !found && !atomic_load (&look->peers.is_ours);
+        if (of_peers && is_refused)
+            refused_locked (look, finished);
+        else if (of_peers)
             answer_of_peers_locked (look, found, finished);
         else
             answer_locked (look, found, finished);
@@ -260,8 +296,11 @@ void ecfs_fetch_look_locked (EcfsFetch *self)
         return;
     Look *look = look_new_locked (self);
     self->looked_us = ecfs_own_us ();
-    if (!ecfs_cache_look (self->reader->params.cache, &look->look) && !ask_peers_locked (self->reader, look))
-        forget_look_locked (self);
+    if (ecfs_cache_look (self->reader->params.cache, &look->look) || ask_peers_locked (self->reader, look))
+        return;
+    forget_look_locked (self);
+    if (self->wish != ECFS_PEER_WANTED)
+        ecfs_fetch_abandon_locked (self);
 }
 
 void ecfs_fetch_leave_look_locked (EcfsFetch *self)
@@ -277,6 +316,11 @@ void ecfs_fetch_leave_look_locked (EcfsFetch *self)
 bool ecfs_fetch_awaits_peers_locked (const EcfsFetch *self)
 {
     return self->look != NULL && self->look->asks_peers;
+}
+
+bool ecfs_fetch_is_shared_locked (const EcfsFetch *self)
+{
+    return ecfs_fetch_awaits_peers_locked (self) && atomic_load (&self->look->peers.is_shared);
 }
 
 void ecfs_fetch_leave_peers_locked (EcfsFetch *self)
@@ -325,6 +369,8 @@ static bool give_up_peers_locked (EcfsFetch *self, int64_t now_us) ECFS_REQUIRES
 
 bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
 {
+    if (self->wish != ECFS_PEER_WANTED && self->state == FETCH_LOOKING)
+        return false;
     if (self->state == FETCH_LOOKING && ecfs_fetch_awaits_peers_locked (self))
         return give_up_peers_locked (self, now_us);
     bool may_ask_peers = self->whole && self->reader->params.peers != NULL;

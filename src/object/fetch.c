@@ -244,6 +244,8 @@ static void ready_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (s
         if (self->slots[i].arrived && !self->wanted[i])
             count_extra_locked (self->reader, self->slot_bytes);
     ecfs_fetch_explain_locked (self, decoded);
+    if (self->is_claimed)
+        ecfs_reader_note_given_locked (self->reader, ecfs_own_us () - self->looked_us);
     get_ready_locked (self, finished);
 }
 

@@ -95,15 +95,14 @@ void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes)
         self->owed_since_us = 0; /* it is not the lane that is slow from now on */
 }
 
-/* Since when it shows nothing: no byte for this reader, nor for another. */
-static int64_t silent_us (const EcfsLane *self, int64_t asked_us, int64_t now_us)
+int64_t ecfs_lane_silent_us (const EcfsLane *self, int64_t asked_us, int64_t now_us)
 {
     return now_us - MAX (MAX (self->last_byte_us, self->moved_us), asked_us);
 }
 
 bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us)
 {
-    if (self->stalled || silent_us (self, asked_us, now_us) < ecfs_stall_us (self->rtt_us, self->mean_gap_us))
+    if (self->stalled || ecfs_lane_silent_us (self, asked_us, now_us) < ecfs_stall_us (self->rtt_us, self->mean_gap_us))
         return false;
     self->stalled = true;
     self->stalled_us = now_us;
@@ -119,7 +118,8 @@ int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t ma
 {
     uint64_t queued = mark - MIN (mark, self->passed_bytes);
     double rate = self->bytes_per_s > 0 ? self->bytes_per_s : self->endpoint_rate;
-    return ecfs_due_us (MAX (left_bytes, queued), rate, self->gap_us, MAX (silent_us (self, asked_us, now_us), 0));
+    return ecfs_due_us (MAX (left_bytes, queued), rate, self->gap_us,
+                        MAX (ecfs_lane_silent_us (self, asked_us, now_us), 0));
 }
 
 void ecfs_lane_look_ahead (const EcfsLane *self, EcfsForecast forecast, uint64_t packet_bytes, EcfsCandidate *lane)

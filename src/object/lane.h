@@ -77,6 +77,8 @@ void ecfs_lane_moved (EcfsLane *self, int64_t asked_us, int64_t now_us);
 /** A packet ended, and @left_bytes of it will not come. */
 void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes);
 
+/** Since when it shows nothing: no byte for this reader, nor for another. */
+int64_t ecfs_lane_silent_us (const EcfsLane *self, int64_t asked_us, int64_t now_us);
 /** Whether it shows nothing for longer than its stall time, while it owes a packet; it is stalled then. False when it
  * was before. */
 bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us);

@@ -1,6 +1,8 @@
 /* What a reader knows of its lanes, and makes of it for the scheduler. */
 #include "object/reader_priv.h"
 
+#define SHARE_STALL_US G_USEC_PER_SEC /* nobody here waits, and others for longer: many may share a line */
+
 /* Returns whether it has become suspect. */
 static bool refresh_lane (EcfsLane *lane, EcfsEndpoint *endpoint, int64_t now_us)
 {
@@ -109,11 +111,13 @@ void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *
         const EcfsLane *health = &reader->lanes[i];
         EcfsFetchSlot *slot = &self->slots[i];
         bool silent = !self->patient && ecfs_lane_is_silent (health);
+        bool may_wait =
+            self->wish != ECFS_PEER_WANTED && ecfs_lane_silent_us (health, slot->asked_us, now_us) < SHARE_STALL_US;
         EcfsCandidate *lane = &ret_lanes[i];
         *lane = (EcfsCandidate){.stored = reader->stripes[i].endpoint != NULL,
                                 .arrived = slot->arrived,
                                 .asked = slot->asked,
-                                .stalled = slot->asked && silent,
+                                .stalled = slot->asked && silent && !may_wait,
                                 .failed = slot->failed,
                                 .resting = slot->retry_us > now_us,
                                 .down = health->down || slot->attempts > 0,
@@ -152,10 +156,11 @@ EcfsWanted ecfs_fetch_wanted_locked (const EcfsFetch *self)
     unsigned n_most = policy->transfers == 0 ? UINT_MAX : policy->transfers;
     return (EcfsWanted){.packets = self->wanted,
                         .needed_us = needed_us_locked (self),
-                        .n_hedges = self->patient ? 0
-                                                  : ecfs_hedges_left (policy, reader->received_bytes,
-                                                                      reader->extra_bytes + reader->hedging_bytes,
-                                                                      self->slot_bytes),
+                        .n_hedges =
+                            self->patient || self->wish != ECFS_PEER_WANTED
+                                ? 0
+                                : ecfs_hedges_left (policy, reader->received_bytes,
+                                                    reader->extra_bytes + reader->hedging_bytes, self->slot_bytes),
                         .n_transfers = n_most - MIN (n_most, reader->n_running)};
 }
 

@@ -11,6 +11,7 @@
 #define RUN_OF_SMALL     (48u << 10)  /* of many files: what is read beyond is a segment, so a few are not enough */
 #define IDLE_DROP_US     3000000
 #define PRESSURE_DROP_US 100000
+#define OFFERS           6 /* that are asked of peers at once, or they would keep what is wanted waiting */
 
 static bool try_ref (void *user)
 {
@@ -60,7 +61,7 @@ static bool droppable_locked (const EcfsReader *self, const EcfsFetch *fetch, in
     bool is_ahead = fetch->segment >= next && fetch->segment - next <= self->window;
     if (fetch->state != FETCH_READY || (is_ahead && is_read && !pressure))
         return false;
-    return now_us - fetch->used_us > (pressure ? PRESSURE_DROP_US : IDLE_DROP_US);
+    return now_us - fetch->used_us > (pressure || fetch->wish == ECFS_PEER_SHARE ? PRESSURE_DROP_US : IDLE_DROP_US);
 }
 
 static void tick (void *user, int64_t now_us, bool pressure)
@@ -87,6 +88,8 @@ static void tick (void *user, int64_t now_us, bool pressure)
     }
     if (moved)
         ecfs_reader_schedule_locked (self, finished);
+    if (is_read && !pressure)
+        ecfs_reader_share_locked (self, now_us, finished);
     ecfs_mutex_unlock (&self->lock);
     ecfs_requests_finish (finished);
 }
@@ -106,6 +109,8 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     self->lanes = g_new0 (EcfsLane, self->n);
     self->fetches = g_ptr_array_new ();
     self->plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_plan_free);
+    self->claims = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    self->n_at_once = 2;
     self->next_offset = UINT64_MAX;
     self->run_enough = RUN_BYTES;
     ecfs_mutex_lock (&self->lock);
@@ -136,6 +141,7 @@ void ecfs_reader_unref_priv (EcfsReader *self)
     ecfs_mutex_unlock (&self->lock);
     g_ptr_array_unref (self->fetches);
     g_hash_table_unref (self->plans);
+    g_hash_table_unref (self->claims);
     g_free (self->lanes);
     g_free (self->stripes);
     ecfs_seal_keys_unref (self->params.keys);
@@ -297,8 +303,8 @@ void ecfs_requests_finish (GPtrArray *finished)
     g_ptr_array_unref (finished);
 }
 
-static EcfsFetch *covering_locked (const EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo,
-                                   uint32_t block_hi) ECFS_REQUIRES (self->lock)
+EcfsFetch *ecfs_reader_covering_locked (const EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo,
+                                        uint32_t block_hi)
 {
     for (guint i = 0; i < self->fetches->len; i++) {
         EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
@@ -326,6 +332,7 @@ static EcfsFetch *list_new_locked (EcfsReader *self, uint64_t segment, int packe
 static void wait_for_locked (Request *request, EcfsFetch *fetch) ECFS_REQUIRES (fetch->reader->lock)
 {
     ecfs_fetch_ref_locked (fetch);
+    fetch->wish = ECFS_PEER_WANTED;
     g_ptr_array_add (request->fetches, fetch);
     if (fetch->state != FETCH_READY) {
         g_ptr_array_add (fetch->waiting, request);
@@ -339,7 +346,7 @@ static void use_locked (Request *request, uint64_t segment, int packet, uint32_t
 {
     EcfsReader *self = request->reader;
     ecfs_mutex_is_held (&self->lock);
-    EcfsFetch *fetch = covering_locked (self, segment, packet, block_lo, block_hi);
+    EcfsFetch *fetch = ecfs_reader_covering_locked (self, segment, packet, block_lo, block_hi);
     if (fetch == NULL) {
         fetch = list_new_locked (self, segment, packet, block_lo, block_hi);
         request->granted_bytes -= fetch->granted_bytes;
@@ -362,7 +369,7 @@ static void split_segment_locked (Request *request, uint64_t segment, uint32_t f
     uint32_t packet_bytes = ecfs_layout_packet_bytes (layout, segment);
     uint32_t n_blocks = ecfs_layout_n_blocks (layout, segment);
     if (!request->in_pieces && (request->sequential || to - from >= content / 4 ||
-                                covering_locked (request->reader, segment, -1, 0, n_blocks) != NULL)) {
+                                ecfs_reader_covering_locked (request->reader, segment, -1, 0, n_blocks) != NULL)) {
         each (request, segment, -1, 0, n_blocks, user);
         return;
     }
@@ -391,6 +398,7 @@ static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_RE
                 (offset > 0 || self->expects_all);
     if (!near) {
         self->window = 0;
+        g_hash_table_remove_all (self->claims);
         self->run_from = offset;
         self->run_bytes = size;
         self->next_offset = offset + size;
@@ -418,21 +426,47 @@ static void begin_locked (EcfsFetch *fetch, GPtrArray *finished) ECFS_REQUIRES (
     ecfs_fetch_unref_locked (fetch);
 }
 
+void ecfs_reader_begin_locked (EcfsReader *self, uint64_t segment, EcfsPeerWish wish, GPtrArray *finished)
+{
+    EcfsFetch *fetch = list_new_locked (self, segment, -1, 0, ecfs_layout_n_blocks (&self->params.layout, segment));
+    ecfs_mutex_is_held (&fetch->reader->lock);
+    fetch->wish = wish;
+    begin_locked (fetch, finished);
+}
+
+static unsigned n_offers_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock)
+{
+    unsigned n = 0;
+    for (guint i = 0; i < self->fetches->len; i++) {
+        const EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
+        n += fetch->wish == ECFS_PEER_OFFER && fetch->state == FETCH_LOOKING;
+    }
+    return n;
+}
+
 /* Begins the segments in the window ahead, as long as there is memory that nobody waits for. */
 static void read_ahead_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUIRES (self->lock)
 {
     const EcfsLayout *layout = &self->params.layout;
     uint64_t segment = self->next_offset / layout->segment_bytes;
+    uint64_t near = segment + ecfs_reader_window_locked (self);
     uint64_t end = MIN (segment + self->window + 1, ecfs_layout_n_segments (layout));
-    for (; segment < end; segment++) {
+    for (unsigned n_offers = n_offers_locked (self); segment < end; segment++) {
         uint32_t n_blocks = ecfs_layout_n_blocks (layout, segment);
-        if (covering_locked (self, segment, -1, 0, n_blocks) != NULL)
+        EcfsPeerWish wish = segment <= near ? ECFS_PEER_WANTED : ECFS_PEER_OFFER;
+        EcfsFetch *covering = ecfs_reader_covering_locked (self, segment, -1, 0, n_blocks);
+        if (covering != NULL) {
+            ecfs_mutex_is_held (&covering->reader->lock);
+            covering->wish = segment <= near ? wish : covering->wish;
             continue;
-        if (!ecfs_transfer_try_acquire (self->params.transfer, ecfs_fetch_bytes (self, segment, true, 0, n_blocks)))
+        }
+        bool is_offer = wish == ECFS_PEER_OFFER;
+        n_offers += is_offer;
+        if ((is_offer && (n_offers > OFFERS || ecfs_reader_is_refused_locked (self, wish))) ||
+            !ecfs_transfer_try_acquire (self->params.transfer, ecfs_fetch_bytes (self, segment, true, 0, n_blocks)))
             return;
-        EcfsFetch *fetch = list_new_locked (self, segment, -1, 0, n_blocks);
-        ecfs_mutex_is_held (&fetch->reader->lock);
-        begin_locked (fetch, finished);
+        ecfs_reader_begin_locked (self, segment, wish, finished);
     }
 }
 
@@ -474,7 +508,7 @@ static void add_need_locked (Request *request, uint64_t segment, int packet, uin
     Need *need = user;
     size_t bytes = ecfs_fetch_bytes (request->reader, segment, packet < 0, block_lo, block_hi);
     need->all_bytes += bytes;
-    if (covering_locked (request->reader, segment, packet, block_lo, block_hi) == NULL)
+    if (ecfs_reader_covering_locked (request->reader, segment, packet, block_lo, block_hi) == NULL)
         need->uncovered_bytes += bytes;
 }
 

@@ -65,6 +65,7 @@ struct EcfsFetch {
     bool whole;          /* all packets, all blocks; immutable */
     bool patient;        /* traffic counts, not time: nothing is asked for because something else is late; immutable */
     bool listed;         /* on the reader's list */
+    EcfsPeerWish wish;   /* anything but WANTED: the program has not come to it yet */
     bool is_cached;      /* it came from the cache; immutable in ready, as the next */
     bool is_from_peer;
     bool is_claimed; /* peers wait for it: ecfs_peers_settle () is due; set before ready, then guarded by opening */
@@ -122,6 +123,10 @@ struct EcfsReader {
     uint64_t run_enough;  /* bytes in a row that are sequential reading; immutable from the first read on */
     bool expects_all;     /* the first read is a sequential one; guarded by lock */
     unsigned window;      /* segments to read ahead; guarded by lock */
+    GHashTable *claims;   /* uint64_t: segments ahead that were claimed, or are others'; guarded by lock */
+    uint64_t refused_at[3];   /* of EcfsPeerWish: where those began that one was of; guarded by lock */
+    unsigned n_at_once;       /* segments that may come from endpoints at once while others read; guarded by lock */
+    int64_t sign_us;          /* of others that read the same, the last; 0: none; guarded by lock */
     uint64_t measured_offset; /* next_offset at the last tick; guarded by lock, like all below */
     int64_t measured_us;
     int64_t reach_us;        /* until a stall is found and what is missing has come from elsewhere */
@@ -194,6 +199,28 @@ void ecfs_fetch_explain_locked (const EcfsFetch *self, bool decoded) ECFS_REQUIR
 void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *ret_lanes)
     ECFS_REQUIRES (self->reader->lock);
 EcfsWanted ecfs_fetch_wanted_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
+
+/* A fetch that covers the blocks; NULL: there is none. */
+EcfsFetch *ecfs_reader_covering_locked (const EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo,
+                                        uint32_t block_hi) ECFS_REQUIRES (self->lock);
+/* Begins with a whole segment that nobody waits for; takes over a grant of ecfs_fetch_bytes (). */
+void ecfs_reader_begin_locked (EcfsReader *self, uint64_t segment, EcfsPeerWish wish, GPtrArray *finished)
+    ECFS_REQUIRES (self->lock);
+
+/* Whether segments may come from peers, and go to them. */
+bool ecfs_reader_has_peers (const EcfsReader *self);
+/* share.c: begins what is to be fetched for others as well. */
+void ecfs_reader_share_locked (EcfsReader *self, int64_t now_us, GPtrArray *finished) ECFS_REQUIRES (self->lock);
+/* Peers do not want it to be fetched, or have not what may come of them: no more of such until the program has read on.
+ */
+void ecfs_reader_refused_locked (EcfsReader *self, EcfsPeerWish wish) ECFS_REQUIRES (self->lock);
+bool ecfs_reader_is_refused_locked (const EcfsReader *self, EcfsPeerWish wish) ECFS_REQUIRES (self->lock);
+/* Segments to read ahead from wherever it be; those behind them, up to window, only from peers. */
+unsigned ecfs_reader_window_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock);
+/* A segment came from endpoints, of which peers know that it is fetched, after so long. */
+void ecfs_reader_note_given_locked (EcfsReader *self, int64_t took_us) ECFS_REQUIRES (self->lock);
+/* Whether peers said that somebody else reads it. */
+bool ecfs_fetch_is_shared_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 
 /* Answers the requests, without the lock, and frees the array. */
 void ecfs_requests_finish (GPtrArray *finished);

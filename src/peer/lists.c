@@ -96,11 +96,8 @@ void ecfs_peer_lists_has (EcfsPeerLists *self, const EcfsCacheCell *cell, const 
         list->ids[list->n++] = *id;
 }
 
-bool ecfs_peer_lists_ask (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker,
-                          const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from)
+static bool ask (List *list, const EcfsUuid *asker, EcfsUuid *ret_from)
 {
-    List *list = list_of (self, cell, now_us);
-    strike (list, without);
     bool is_listed = !ecfs_uuid_is_nil (asker);
     int place = is_listed ? place_of (list, asker) : (int) list->n;
     if (place < 0)
@@ -111,6 +108,32 @@ bool ecfs_peer_lists_ask (EcfsPeerLists *self, const EcfsCacheCell *cell, const 
         return false;
     *ret_from = list->ids[(place - 1) / ECFS_PEER_FAN_OUT];
     return true;
+}
+
+bool ecfs_peer_lists_ask (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker,
+                          const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from)
+{
+    List *list = list_of (self, cell, now_us);
+    strike (list, without);
+    return ask (list, asker, ret_from);
+}
+
+bool ecfs_peer_lists_join (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker,
+                           const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from)
+{
+    List *list = list_of (self, cell, now_us);
+    strike (list, without);
+    return list->n > 0 && ask (list, asker, ret_from);
+}
+
+bool ecfs_peer_lists_claim (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker, int64_t now_us,
+                            EcfsUuid *ret_from)
+{
+    List *list = list_of (self, cell, now_us);
+    if (list->n == 0)
+        list->ids[list->n++] = *asker;
+    *ret_from = list->ids[0];
+    return ecfs_uuid_equal (ret_from, asker);
 }
 
 unsigned ecfs_peer_lists_n (const EcfsPeerLists *self)

@@ -26,6 +26,14 @@ void ecfs_peer_lists_has (EcfsPeerLists *self, const EcfsCacheCell *cell, const 
  */
 bool ecfs_peer_lists_ask (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker,
                           const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from);
+/** The same, but where there is nobody yet @asker does not become the first. */
+bool ecfs_peer_lists_join (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker,
+                           const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from);
+
+/** Whether @asker is the first, or nobody was: then it is to fetch the segment from endpoints. Else *ret_from has it,
+ * or is to. Nobody comes onto a list that others are on. */
+bool ecfs_peer_lists_claim (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker, int64_t now_us,
+                            EcfsUuid *ret_from);
 
 unsigned ecfs_peer_lists_n (const EcfsPeerLists *self);
 

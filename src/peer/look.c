@@ -133,6 +133,12 @@ static EcfsPeer *keeper (EcfsPeers *self, const EcfsCacheCell *cell, bool *ret_a
     return best;
 }
 
+bool ecfs_peers_keeps (EcfsPeers *self, const EcfsCacheCell *cell)
+{
+    bool any;
+    return atomic_load (&self->serves) && keeper (self, cell, &any) == NULL && any;
+}
+
 static EcfsPeer *peer_of (EcfsPeers *self, const EcfsUuid *id)
 {
     EcfsPeer *found = NULL;
@@ -243,35 +249,43 @@ static EcfsPeerRequest request_of (const EcfsPeerAsking *self, EcfsPeerVerb verb
     const EcfsCacheRange *last = &look->ranges[look->n_ranges - 1];
     EcfsPeerRequest request = {.verb = verb, .cell = look->cell, .bytes = last->offset + last->size};
     request.wait_ms = verb == ECFS_PEER_GET ? WAIT_MS : 0;
-    if (verb == ECFS_PEER_WHERE && atomic_load (&self->peers->serves))
+    if (verb != ECFS_PEER_GET && atomic_load (&self->peers->serves))
         request.asker = self->peers->id;
     request.without = without == NULL ? request.without : *without;
     return request;
 }
 
-/* From whom. False: from endpoints. *ret_from nil: who knows could not be asked, somebody else may know. */
-static bool ask_where (const EcfsPeerAsking *self, const EcfsUuid *without, EcfsUuid *ret_from)
+/* Where somebody says. HERE: we have it ourselves. */
+static EcfsPeerWhere ask_keeper (const EcfsPeerAsking *self, EcfsPeer *keeper, const EcfsPeerRequest *request,
+                                 EcfsUuid *ret_from)
 {
-    bool any;
     EcfsPeerAnswer answer;
     EcfsPeers *peers = self->peers;
-    EcfsPeer *asked = keeper (peers, &self->look->look->cell, &any);
-    EcfsPeerRequest request = request_of (self, ECFS_PEER_WHERE, without);
-    *ret_from = (EcfsUuid){{0}};
-    if (!any)
-        return false;
-    if (asked == NULL)
-        return ecfs_peers_where (peers, &request, ret_from) == ECFS_PEER_ELSEWHERE;
+    if (keeper == NULL)
+        return ecfs_peers_where (peers, request, ret_from);
     int64_t begun_us = ecfs_now_us ();
-    bool good = ecfs_peer_call (peers->client, asked->url, &request, self->look, &peers->stopped, &answer);
+    bool good = ecfs_peer_call (peers->client, keeper->url, request, self->look, &peers->stopped, &answer);
     ecfs_peers_note_answer (peers, ecfs_now_us () - begun_us);
     if (!good) {
         if (!answer.is_given_up)
-            note_down (peers, asked, &answer);
-        return true;
+            note_down (peers, keeper, &answer);
+        return ECFS_PEER_UNKNOWN;
     }
     *ret_from = answer.from;
-    return answer.status == 302 && !ecfs_uuid_is_nil (ret_from);
+    return answer.status == 302 && !ecfs_uuid_is_nil (ret_from) ? ECFS_PEER_ELSEWHERE : ECFS_PEER_NOWHERE;
+}
+
+static EcfsPeerWhere ask_where (const EcfsPeerAsking *self, EcfsPeerVerb verb, const EcfsUuid *without,
+                                EcfsUuid *ret_from)
+{
+    bool any;
+    EcfsPeer *asked = keeper (self->peers, &self->look->look->cell, &any);
+    const EcfsPeerRequest request = request_of (self, verb, without);
+    *ret_from = (EcfsUuid){{0}};
+    EcfsPeerWhere where = any ? ask_keeper (self, asked, &request, ret_from) : ECFS_PEER_NOWHERE;
+    if (where == ECFS_PEER_ELSEWHERE)
+        atomic_store (&self->look->is_shared, true);
+    return where;
 }
 
 /* What is to be thought of a call that brought nothing. */
@@ -340,10 +354,12 @@ static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
 static bool look_around (const EcfsPeerAsking *self)
 {
     EcfsUuid without = {{0}};
+    EcfsPeerVerb verb = self->look->wish == ECFS_PEER_OFFER ? ECFS_PEER_JOIN : ECFS_PEER_WHERE;
     await_greetings (self->peers);
     for (unsigned i = 0; i < ATTEMPTS && !is_over (self); i++) {
         EcfsUuid from;
-        if (!ask_where (self, &without, &from)) {
+        EcfsPeerWhere where = ask_where (self, verb, &without, &from);
+        if (where == ECFS_PEER_NOWHERE || where == ECFS_PEER_HERE) {
             EcfsPeer *last = seeder (self->peers, &self->look->look->cell);
             return last != NULL && get (self, last);
         }
@@ -355,6 +371,16 @@ static bool look_around (const EcfsPeerAsking *self)
     return false;
 }
 
+/* A seeder gives what nobody has. */
+static void claim (const EcfsPeerAsking *self)
+{
+    EcfsUuid from, nobody = {{0}};
+    const EcfsCacheCell *cell = &self->look->look->cell;
+    bool is_ours = !is_over (self) && atomic_load (&self->peers->serves) && seeder (self->peers, cell) == NULL &&
+                   ask_where (self, ECFS_PEER_CLAIM, &nobody, &from) == ECFS_PEER_NOWHERE;
+    atomic_store (&self->look->is_ours, is_ours);
+}
+
 void ecfs_peers_run_look (void *data)
 {
     EcfsPeerAsking *self = data;
@@ -363,7 +389,10 @@ void ecfs_peers_run_look (void *data)
     ecfs_mutex_lock (&peers->lock);
     ecfs_peers_begun_locked (peers, look);
     ecfs_mutex_unlock (&peers->lock);
-    bool found = !is_over (self) && look->look->begin (look->look) && look_around (self);
+    bool claims = look->wish == ECFS_PEER_SHARE;
+    if (claims)
+        claim (self);
+    bool found = !claims && !is_over (self) && look->look->begin (look->look) && look_around (self);
     g_free (self);
     ecfs_mutex_lock (&peers->lock);
     ecfs_peers_answered_locked (peers, &look->look->cell);

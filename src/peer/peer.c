@@ -302,6 +302,17 @@ bool ecfs_peers_await (EcfsPeers *self, const EcfsCacheCell *cell, unsigned wait
     return is_fetching;
 }
 
+static bool is_known_locked (EcfsPeers *self, const EcfsPeerRequest *request, int64_t now_us, EcfsUuid *ret_from)
+    ECFS_REQUIRES (self->lock)
+{
+    const EcfsUuid *asker = &request->asker, *without = &request->without;
+    if (request->verb == ECFS_PEER_CLAIM)
+        return !ecfs_peer_lists_claim (self->lists, &request->cell, asker, now_us, ret_from);
+    if (request->verb == ECFS_PEER_JOIN)
+        return ecfs_peer_lists_join (self->lists, &request->cell, asker, without, now_us, ret_from);
+    return ecfs_peer_lists_ask (self->lists, &request->cell, asker, without, now_us, ret_from);
+}
+
 EcfsPeerWhere ecfs_peers_where (EcfsPeers *self, const EcfsPeerRequest *request, EcfsUuid *ret_from)
 {
     int64_t now_us = ecfs_now_us ();
@@ -309,8 +320,7 @@ EcfsPeerWhere ecfs_peers_where (EcfsPeers *self, const EcfsPeerRequest *request,
     ecfs_mutex_lock (&self->lock);
     if (fd >= 0)
         ecfs_peer_lists_has (self->lists, &request->cell, &self->id, now_us);
-    bool is_known =
-        ecfs_peer_lists_ask (self->lists, &request->cell, &request->asker, &request->without, now_us, ret_from);
+    bool is_known = is_known_locked (self, request, now_us, ret_from);
     ecfs_mutex_unlock (&self->lock);
     if (!is_known || ecfs_uuid_equal (ret_from, &request->asker))
         return ECFS_PEER_NOWHERE;

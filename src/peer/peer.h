@@ -8,8 +8,10 @@
  *
  * So that many readers of one segment cost the endpoints one, they agree on who keeps its list: of those that are
  * known, the one whose id and the segment's give the lowest hash. Who is first on the list fetches it from endpoints;
- * the others get it from one that came before them, each from as few others as FAN_OUT. All of that is advice: who
- * waits without seeing any progress goes on without, and so does everybody where lists contradict each other.
+ * the others get it from one that came before them, each from as few others as FAN_OUT. So that each uses its own line
+ * to the endpoints, who reads may claim segments ahead: it becomes the first where there is none. All of that is
+ * advice: who waits without seeing any progress goes on without, and so does everybody where lists contradict each
+ * other.
  *
  * Life cycle: new → serve, where it is to → stop → free; threads come with the first use. Thread-safe but for these.
  * Its locks are inner to those of readers and outer to none.
@@ -60,10 +62,19 @@ void ecfs_peers_found (EcfsPeers *self, const char *address);
 /** That one, a peer or a taker, is neither asked nor served until the process ends. False: there is no such one. */
 bool ecfs_peers_drop (EcfsPeers *self, const char *address);
 
+typedef enum EcfsPeerWish {
+    ECFS_PEER_WANTED, /* it is needed here; from endpoints, if done () is called with false */
+    ECFS_PEER_SHARE,  /* it is to be fetched for others, too: done () is called with false, and is_ours counts */
+    ECFS_PEER_OFFER,  /* it may come from peers, and from nowhere else */
+} EcfsPeerWish;
+
 /* A question for a whole cell. @look: as for a cache; its ranges follow one another from 0 on, and done () is called
  * with true when all were judged to fit. begin () is called on a thread of the peers. */
 typedef struct EcfsPeerLook {
     EcfsCacheLook *look;
+    EcfsPeerWish wish;     /* set by the caller */
+    atomic_bool is_ours;   /* a claim holds: nobody has it or fetches it, and the others will be sent to us */
+    atomic_bool is_shared; /* somebody else reads, or has read, the same */
     /* For whoever may begin without them: when all is here as its pace foretells, or until when nobody minds that none
      * of it is. */
     _Atomic int64_t due_us;
@@ -76,6 +87,8 @@ typedef struct EcfsPeerLook {
 /** Asks; @look stays the caller's. False: there is nobody to ask, and nothing of it is called. When it was answered,
  * the cell counts as being fetched by us until ecfs_peers_settle (), which is due once. */
 bool ecfs_peers_look (EcfsPeers *self, EcfsPeerLook *look);
+/** Whether we are who keeps the list of a cell, so that a claim to it costs nothing; there is somebody else. */
+bool ecfs_peers_keeps (EcfsPeers *self, const EcfsCacheCell *cell);
 /** Something of an object came from endpoints: who waits for a cell of it that we fetch there waits on, as its turn
  * comes. */
 void ecfs_peers_progress (EcfsPeers *self, const EcfsUuid *object);

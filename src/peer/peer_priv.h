@@ -86,6 +86,7 @@ typedef enum EcfsPeerWhere {
     ECFS_PEER_HERE,
     ECFS_PEER_ELSEWHERE,
     ECFS_PEER_NOWHERE, /* from endpoints */
+    ECFS_PEER_UNKNOWN, /* who would know could not be asked; somebody else may know then */
 } EcfsPeerWhere;
 
 /* peer.c */

@@ -29,6 +29,19 @@ static bool parse_cell (char *const *parts, EcfsPeerRequest *request)
            parse_number (parts[2], ECFS_PEER_CELL_MAX, &request->bytes) && request->bytes > 0;
 }
 
+static const char *const questions[] = {
+    [ECFS_PEER_WHERE] = "where", [ECFS_PEER_CLAIM] = "claim", [ECFS_PEER_JOIN] = "join"};
+
+static bool parse_question (const char *name, EcfsPeerVerb *ret_verb)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS (questions); i++) {
+        *ret_verb = (EcfsPeerVerb) i;
+        if (questions[i] != NULL && strcmp (questions[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool parse_path (const char *path, EcfsPeerRequest *request)
 {
     uint64_t wait_ms = 0;
@@ -46,8 +59,7 @@ static bool parse_path (const char *path, EcfsPeerRequest *request)
         request->wait_ms = (unsigned) wait_ms;
         return good;
     }
-    request->verb = ECFS_PEER_WHERE;
-    return n == 8 && strcmp (parts[2], "where") == 0 && parse_cell (parts + 3, request) &&
+    return n == 8 && parse_question (parts[2], &request->verb) && parse_cell (parts + 3, request) &&
            ecfs_uuid_parse (parts[6], &request->asker) && ecfs_uuid_parse (parts[7], &request->without);
 }
 
@@ -98,8 +110,10 @@ char *ecfs_peer_request_path (const EcfsPeerRequest *request)
         return g_strdup_printf ("/v1/get/%s/%" PRIu64 "/%" PRIu64 "/%u", object, request->cell.segment, request->bytes,
                                 request->wait_ms);
     case ECFS_PEER_WHERE:
-        return g_strdup_printf ("/v1/where/%s/%" PRIu64 "/%" PRIu64 "/%s/%s", object, request->cell.segment,
-                                request->bytes, asker, without);
+    case ECFS_PEER_CLAIM:
+    case ECFS_PEER_JOIN:
+        return g_strdup_printf ("/v1/%s/%s/%" PRIu64 "/%" PRIu64 "/%s/%s", questions[request->verb], object,
+                                request->cell.segment, request->bytes, asker, without);
     case ECFS_PEER_HELLO:
         break;
     }

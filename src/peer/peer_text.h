@@ -12,6 +12,8 @@ typedef enum EcfsPeerVerb {
     ECFS_PEER_HELLO, /* GET /v1/hello */
     ECFS_PEER_GET,   /* GET /v1/get/OBJECT/SEGMENT/BYTES/WAIT: WAIT in ms, while it is being fetched */
     ECFS_PEER_WHERE, /* GET /v1/where/OBJECT/SEGMENT/BYTES/ASKER/WITHOUT: ids, nil where there is none */
+    ECFS_PEER_CLAIM, /* GET /v1/claim/…, the same: who asks fetches it for all, if nobody does yet */
+    ECFS_PEER_JOIN,  /* GET /v1/join/…, the same: who asks does not, whoever does */
 } EcfsPeerVerb;
 
 typedef struct EcfsPeerRequest {

@@ -202,6 +202,7 @@ static bool say_where (const Connection *self, const EcfsPeerRequest *request)
     case ECFS_PEER_HERE:
         return say_from (self, &self->server->peers->id);
     case ECFS_PEER_NOWHERE:
+    case ECFS_PEER_UNKNOWN:
         break;
     }
     return answer (self, "404 Not Found", "", 0);
@@ -230,6 +231,8 @@ static bool serve (const Connection *self, const EcfsPeerRequest *request)
         good = give (self, request);
         break;
     case ECFS_PEER_WHERE:
+    case ECFS_PEER_CLAIM:
+    case ECFS_PEER_JOIN:
         good = say_where (self, request);
         break;
     }

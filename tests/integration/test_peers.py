@@ -34,13 +34,16 @@ class Swarm:
         lab.write_pattern(self.writer.path / "file", size, 1)
         self.digest = lab.digest(self.writer.path / "file")
         lab.ecfs("wait", self.writer.path)
-        self.followers = [Follower(place, self.archive.endpoints) for _ in range(1, n)]
+        self.followers = [Follower(place, self.endpoints_of(number)) for number in range(1, n)]
         for i, follower in enumerate(self.followers, 1):
             follower.mount.umount()
             follower.archive.configure("archive", **self.settings(i, **settings))
             follower.mount.start()
         lab.until(lambda: {peer["state"] for peer in self.state()["list"]} == {"up"}, 30, "all have met")
         self.mounts = [self.writer, *(follower.mount for follower in self.followers)]
+
+    def endpoints_of(self, number):  # pylint: disable=unused-argument
+        return self.archive.endpoints
 
     def settings(self, number, **more):
         peers = ", ".join(f"127.0.0.1:{each}" for each in self.ports)
@@ -255,6 +258,39 @@ def test_four_that_read_at_once_cost_the_endpoints_one(place):
     read_at_once(swarm, range(4))
     cost = (endpoint_bytes(swarm) - before) / SIZE
     assert cost < 1.3, f"{cost:.2f} copies came from the endpoints"
+
+
+class Lines(Swarm):
+    """Each has a line of its own to the endpoints: proxies that nobody else uses."""
+
+    def __init__(self, place, n, **settings):
+        servers = [place.sshd(name) for name in lab.NAMES]
+        self.lines = [[self.behind(place, server) for server in servers] for _ in range(n)]
+        super().__init__(place, n, endpoints=self.lines[0], **settings)
+
+    @staticmethod
+    def behind(place, server):
+        proxy = place.proxy(server.port)
+        server.know(proxy.port)
+        return lab.Behind(server, proxy)
+
+    def endpoints_of(self, number):
+        return self.lines[number]
+
+    def moved(self):
+        return [sum(endpoint.proxy.status()["down"] for endpoint in line) for line in self.lines]
+
+
+@pytest.mark.slow
+def test_the_lines_of_all_that_read_at_once_are_used(place):
+    """Each fetches a share, and not whoever is first all of it."""
+    swarm = Lines(place, 4)
+    for endpoint in sum(swarm.lines, []):
+        endpoint.proxy.tell("throttle", MIB // 8)
+    before = swarm.moved()
+    read_at_once(swarm, range(4))
+    shares = [(after - earlier) / SIZE for earlier, after in zip(before, swarm.moved())]
+    assert sum(shares) < 1.5 and min(shares) > 0.1, f"shares of {shares}"
 
 
 def own_certificate(place):

@@ -20,11 +20,12 @@ static EcfsUuid id_of (unsigned number)
 
 static void test_requests_come_back (void)
 {
-    static const EcfsPeerVerb verbs[] = {ECFS_PEER_HELLO, ECFS_PEER_GET, ECFS_PEER_WHERE};
+    static const EcfsPeerVerb verbs[] = {ECFS_PEER_HELLO, ECFS_PEER_GET, ECFS_PEER_WHERE, ECFS_PEER_CLAIM,
+                                         ECFS_PEER_JOIN};
     for (unsigned i = 0; i < G_N_ELEMENTS (verbs); i++) {
         EcfsPeerRequest request = {.verb = verbs[i], .cell = cell_of (1u << 20), .bytes = 4711}, back;
         request.wait_ms = verbs[i] == ECFS_PEER_GET ? 250 : 0;
-        request.asker = verbs[i] == ECFS_PEER_WHERE ? id_of (7) : request.asker;
+        request.asker = verbs[i] >= ECFS_PEER_WHERE ? id_of (7) : request.asker;
         g_autofree char *path = ecfs_peer_request_path (&request);
         g_autofree char *head = g_strdup_printf ("GET %s HTTP/1.1\r\nHost: there\r\n\r\nmore", path);
         g_assert_cmpint (ecfs_peer_request_parse (head, strlen (head), &back), ==, strlen (head) - 4);
@@ -123,6 +124,25 @@ static void test_who_gives_nothing_is_off_the_list (void)
         g_assert_cmpuint (from.bytes[0], ==, 2);
     }
     g_assert_false (ask (lists, 7, 0, 61 * G_USEC_PER_SEC, &from)); /* who had it then may not any more */
+    ecfs_peer_lists_free (lists);
+}
+
+/* Who fetches it for all, and who only takes what others have: neither is sent to itself. */
+static void test_a_claim_holds_for_one_and_an_offer_for_none (void)
+{
+    EcfsUuid from, nil = {{0}}, one = id_of (1), two = id_of (2), three = id_of (3);
+    EcfsCacheCell cell = cell_of (3);
+    EcfsPeerLists *lists = ecfs_peer_lists_new ();
+    g_assert_false (ecfs_peer_lists_join (lists, &cell, &two, &nil, 0, &from));
+    g_assert_true (ecfs_peer_lists_claim (lists, &cell, &one, 0, &from)); /* so the offer did not make two the first */
+    g_assert_true (ecfs_peer_lists_claim (lists, &cell, &one, 0, &from));
+    g_assert_false (ecfs_peer_lists_claim (lists, &cell, &two, 0, &from));
+    g_assert_true (ecfs_uuid_equal (&from, &one));
+    g_assert_true (ecfs_peer_lists_join (lists, &cell, &two, &nil, 0, &from));
+    g_assert_true (ecfs_uuid_equal (&from, &one));
+    g_assert_false (ecfs_peer_lists_ask (lists, &cell, &two, &one, 0, &from)); /* it joined, and is the next */
+    g_assert_true (ecfs_peer_lists_ask (lists, &cell, &three, &nil, 0, &from));
+    g_assert_true (ecfs_uuid_equal (&from, &two));
     ecfs_peer_lists_free (lists);
 }
 
@@ -238,6 +258,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/peer/addresses-are-hosts-with-ports", test_addresses_are_hosts_with_ports);
     g_test_add_func ("/peer/one-of-many-fetches-and-each-gives-to-few", test_one_of_many_fetches_and_each_gives_to_few);
     g_test_add_func ("/peer/who-gives-nothing-is-off-the-list", test_who_gives_nothing_is_off_the_list);
+    g_test_add_func ("/peer/a-claim-holds-for-one-and-an-offer-for-none",
+                     test_a_claim_holds_for_one_and_an_offer_for_none);
     g_test_add_func ("/peer/lists-do-not-grow-for-ever", test_lists_do_not_grow_for_ever);
     g_test_add_func ("/peer/a-new-list-takes-the-place-of-the-oldest", test_a_new_list_takes_the_place_of_the_oldest);
     g_test_add_func ("/peer/who-has-the-key-is-known", test_who_has_the_key_is_known);
