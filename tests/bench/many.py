@@ -2,9 +2,11 @@
 """What names cost where the catalog is in a database: tests/bench/many.py [MILLISECONDS...]
 
 Operations a second of one program in a mount: with the catalog in a file, in PostgreSQL for one mount, and for many; the
-last also of four mounts that work at once in directories of their own, together. The database answers after so many
-milliseconds, an even number (0: as fast as it can). Where JUICEFS names a juicefs, that as well, with its metadata in
-the same server. Endpoints are six directories, rs:4+2. ECFS_BUILD names the build. Medians of three."""
+last also of so many mounts (--mounts) that work at once in directories of their own, together. The database answers after
+so many milliseconds, an even number (0: as fast as it can). Where JUICEFS names a juicefs, that as well, with its metadata
+in the same server, as one mount and as many. Endpoints are six directories, rs:4+2. ECFS_BUILD names the build. Medians of
+three."""
+import argparse
 import os
 import shutil
 import socket
@@ -23,7 +25,7 @@ import postgresql  # noqa: E402
 from conftest import Place  # noqa: E402
 from test_many_mounts import join  # noqa: E402
 
-N_FILES, N_SMALL, N_RUNS, N_TOGETHER = 150, 40, 3, 4
+N_FILES, N_SMALL, N_RUNS = 150, 40, 3
 
 
 def free_port():
@@ -83,20 +85,28 @@ def archive_of(place, location, mounts):
     return place.archive(place.directories(), "rs:4+2", "--key", "none", *words)
 
 
-def of_juicefs(place, location):
-    program, directory = os.environ["JUICEFS"], place.path / "juicefs"
-    mountpoint = directory / "mnt"
-    mountpoint.mkdir(parents=True)
-    meta = location.replace("postgresql://", "postgres://") + "?sslmode=disable"
-    subprocess.run([program, "format", "--storage", "file", "--bucket", f"{directory}/", meta, "bench"], check=True, capture_output=True)
-    process = subprocess.Popen([program, "mount", "--no-usage-report", "--cache-dir", str(directory / "cache"), meta, str(mountpoint)],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+class Juicefs:
+    """As many mounts of one file system as are asked for, each with a cache of its own."""
+
+    def __init__(self, place, location):
+        self.directory, self.processes = place.path / "juicefs", []
+        self.directory.mkdir()
+        self.program, self.meta = os.environ["JUICEFS"], location.replace("postgresql://", "postgres://") + "?sslmode=disable"
+        subprocess.run([self.program, "format", "--storage", "file", "--bucket", f"{self.directory}/", self.meta, "bench"], check=True, capture_output=True)
+
+    def mount(self):
+        mountpoint = self.directory / f"mnt{len(self.processes)}"
+        mountpoint.mkdir()
+        words = ["--no-usage-report", "--cache-dir", str(self.directory / f"cache{len(self.processes)}")]
+        process = subprocess.Popen([self.program, "mount", *words, self.meta, str(mountpoint)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.processes.append((process, mountpoint))
         lab.until(lambda: lab.is_mounted(mountpoint), 60, "juicefs is mounted")
-        return measure(mountpoint, "one")
-    finally:
-        subprocess.run(["umount", mountpoint], check=False)
-        process.wait(60)
+        return mountpoint
+
+    def close(self):
+        for process, mountpoint in self.processes:
+            subprocess.run(["umount", mountpoint], check=False)
+            process.wait(60)
 
 
 def table(rows):
@@ -106,7 +116,7 @@ def table(rows):
         print(f"{name:28}" + "".join(f"{figures[kind]:13.0f}" for kind in kinds), flush=True)
 
 
-def bench(delay_ms):
+def bench(delay_ms, options):
     port, rows, place = free_port(), {}, Place(None)
     with postgresql.Cluster("fsync = on", port=port) as cluster:
         proxy = lab.Proxy(port)
@@ -124,12 +134,17 @@ def bench(delay_ms):
             archive = archive_of(place, secure, "many")
             mounts = [place.mount(archive)]
             rows["PostgreSQL, many"] = measure(mounts[0].path, "one")
-            mounts += [place.mount(join(place, archive, f"other{i}")) for i in range(1, N_TOGETHER)]
-            rows[f"… {N_TOGETHER} mounts together"] = together([mount.path for mount in mounts], "all")
+            mounts += [place.mount(join(place, archive, f"other{i}")) for i in range(1, options.mounts)]
+            rows[f"… {options.mounts} mounts together"] = together([mount.path for mount in mounts], "all")
             for mount in mounts:
                 mount.umount()
             if "JUICEFS" in os.environ:
-                rows["juicefs"] = of_juicefs(place, location)
+                juicefs = Juicefs(place, location)
+                mountpoints = [juicefs.mount()]
+                rows["juicefs"] = measure(mountpoints[0], "one")
+                mountpoints += [juicefs.mount() for _ in range(1, options.mounts)]
+                rows[f"… {options.mounts} juicefs together"] = together(mountpoints, "all")
+                juicefs.close()
         finally:
             proxy.close()
             place.close()
@@ -138,10 +153,14 @@ def bench(delay_ms):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("delays", type=int, nargs="*", default=[0], metavar="MILLISECONDS")
+    parser.add_argument("--mounts", type=int, default=4)
+    options = parser.parse_args()
     if not postgresql.have_postgresql():
         sys.exit("there is no PostgreSQL here")
-    for delay in [int(word) for word in sys.argv[1:]] or [0]:
-        bench(delay)
+    for delay in options.delays:
+        bench(delay, options)
 
 
 if __name__ == "__main__":
