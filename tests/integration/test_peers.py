@@ -138,7 +138,9 @@ def test_one_that_forges_with_the_key_does_not_deceive_get(place):
     forger.mount.start()
     lab.until(lambda: [peer["state"] for peer in swarm.state()["list"]] == ["up"], 30, "it is there again")
     lab.forget_mounts()
+    hide(swarm.archive)  # where the forger is slow for once, it is waited for
     assert lab.digest(swarm.writer.path / "file") != swarm.digest
+    show(swarm.archive)
     lab.until(lambda: swarm.is_warm(0), 30, "what it gave is in the cache")
     for _ in range(2):
         done = lab.ecfs("get", swarm.archive.path, "/file", place.path / "fetched")
@@ -291,6 +293,27 @@ def test_the_lines_of_all_that_read_at_once_are_used(place):
     read_at_once(swarm, range(4))
     shares = [(after - earlier) / SIZE for earlier, after in zip(before, swarm.moved())]
     assert sum(shares) < 1.5 and min(shares) > 0.1, f"shares of {shares}"
+
+
+@pytest.mark.nightly
+def test_who_stops_amid_its_share_keeps_nobody(place):
+    """What it claimed is fetched by others, who have waited for it once and not for each segment."""
+    swarm = Lines(place, 4)
+    for endpoint in sum(swarm.lines, []):
+        endpoint.proxy.tell("throttle", MIB // 8)
+    stopped, dead = (swarm.mounts[number].process for number in (2, 3))
+    readers = [subprocess.Popen(["cat", swarm.mounts[number].path / "file"], stdout=subprocess.DEVNULL) for number in (2, 3)]
+    timer = threading.Timer(2, lambda: (stopped.send_signal(signal.SIGSTOP), dead.kill()))
+    timer.start()
+    try:
+        took = read_at_once(swarm, range(2))
+    finally:
+        timer.join()
+        stopped.send_signal(signal.SIGCONT)
+        swarm.mounts[3].kill()
+        for reader in readers:
+            reader.wait(60)
+    assert took < 60, f"{took:.0f} s"  # alone each takes more than 32
 
 
 def own_certificate(place):
