@@ -116,11 +116,16 @@ void ecfs_pg_exchange_clear (Pg *self)
     g_ptr_array_unref (self->known);
 }
 
+static void drop_one (Pg *self, guint i)
+{
+    self->waiting_bytes -= ((const Command *) g_ptr_array_index (self->waiting, i))->size;
+    g_ptr_array_remove_index (self->waiting, i);
+}
+
 static void drop_waiting (Pg *self, guint from)
 {
-    for (guint i = from; i < self->waiting->len; i++)
-        self->waiting_bytes -= ((const Command *) g_ptr_array_index (self->waiting, i))->size;
-    g_ptr_array_set_size (self->waiting, (gint) from);
+    while (self->waiting->len > from)
+        drop_one (self, self->waiting->len - 1);
 }
 
 void ecfs_pg_forget (Pg *self)
@@ -190,11 +195,18 @@ static StatementId waiting_id (const Pg *self, guint i)
     return ((const Command *) g_ptr_array_index (self->waiting, i))->id;
 }
 
-bool ecfs_pg_take_back (Pg *self)
+/* How much waits up to the last SAVEPOINT, and with it; 0: it was sent, or there is none. */
+static guint up_to_savepoint (const Pg *self)
 {
     guint n = self->waiting->len;
     while (n > 0 && waiting_id (self, n - 1) != STMT_SAVEPOINT)
         n--;
+    return n;
+}
+
+bool ecfs_pg_take_back (Pg *self)
+{
+    guint n = up_to_savepoint (self);
     g_ptr_array_set_size (self->known, 0);
     drop_waiting (self, n);
     return n > 0;
@@ -203,9 +215,9 @@ bool ecfs_pg_take_back (Pg *self)
 void ecfs_pg_release (Pg *self)
 {
     const PgParameters none = {.n = 0};
-    guint n = self->waiting->len;
-    if (n > 0 && waiting_id (self, n - 1) == STMT_SAVEPOINT)
-        drop_waiting (self, n - 1);
+    guint n = up_to_savepoint (self);
+    if (n > 0)
+        drop_one (self, n - 1);
     else
         ecfs_pg_defer (self, STMT_RELEASE, &none);
 }

@@ -38,7 +38,8 @@ void ecfs_pg_defer (Pg *self, StatementId id, const PgParameters *with);
 bool ecfs_pg_is_full (const Pg *self);
 /** Undoes what waits up to the last SAVEPOINT, if that waits, too; else false, and nothing waits any more. */
 bool ecfs_pg_take_back (Pg *self);
-/** RELEASE; of a SAVEPOINT behind which nothing was done, neither is said. */
+/** RELEASE; of a SAVEPOINT that still waits, neither is said: nobody can go back to it any more, and what failed behind
+ * it fails the transaction either way. A subtransaction costs the server a number of its own. */
 void ecfs_pg_release (Pg *self);
 /** Has a query be asked with the next that is waited for. Its values are copied. */
 void ecfs_pg_ask_ahead (Pg *self, StatementId id, const PgParameters *with);
