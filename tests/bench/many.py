@@ -140,11 +140,13 @@ def bench(delay_ms, options):
                 mount.umount()
             if "JUICEFS" in os.environ:
                 juicefs = Juicefs(place, location)
-                mountpoints = [juicefs.mount()]
-                rows["juicefs"] = measure(mountpoints[0], "one")
-                mountpoints += [juicefs.mount() for _ in range(1, options.mounts)]
-                rows[f"… {options.mounts} juicefs together"] = together(mountpoints, "all")
-                juicefs.close()
+                try:
+                    mountpoints = [juicefs.mount()]
+                    rows["juicefs"] = measure(mountpoints[0], "one")
+                    mountpoints += [juicefs.mount() for _ in range(1, options.mounts)]
+                    rows[f"… {options.mounts} juicefs together"] = together(mountpoints, "all")
+                finally:
+                    juicefs.close()
         finally:
             proxy.close()
             place.close()
