@@ -51,9 +51,7 @@ bool ecfs_reader_is_refused_locked (const EcfsReader *self, EcfsPeerWish wish)
     return self->refused_at[wish] == first;
 }
 
-/* Those first that cost nobody a question; then any, so that two readers seldom claim the same. False: there is
- * none.
- */
+/* One that costs nobody a question; else any, so that two readers seldom claim the same. False: there is none. */
 static bool choose_locked (const EcfsReader *self, uint64_t *ret_segment) ECFS_REQUIRES (self->lock)
 {
     uint64_t first, end = range_locked (self, &first);
@@ -63,8 +61,10 @@ static bool choose_locked (const EcfsReader *self, uint64_t *ret_segment) ECFS_R
         if (is_open_locked (self, segment) && ecfs_peers_keeps (self->params.peers, &cell))
             return true;
     }
-    uint64_t n = end > first ? end - first : 0, from = n == 0 ? 0 : g_random_int_range (0, (gint32) n);
-    for (uint64_t i = 0; i < n && !ecfs_reader_is_refused_locked (self, ECFS_PEER_SHARE); i++) {
+    if (end <= first || ecfs_reader_is_refused_locked (self, ECFS_PEER_SHARE))
+        return false;
+    uint64_t n = end - first, from = (uint64_t) g_random_int_range (0, (gint32) n);
+    for (uint64_t i = 0; i < n; i++) {
         *ret_segment = first + (from + i) % n;
         if (is_open_locked (self, *ret_segment))
             return true;

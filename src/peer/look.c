@@ -282,7 +282,7 @@ static EcfsPeerWhere ask_where (const EcfsPeerAsking *self, EcfsPeerVerb verb, c
     EcfsPeer *asked = keeper (self->peers, &self->look->look->cell, &any);
     const EcfsPeerRequest request = request_of (self, verb, without);
     *ret_from = (EcfsUuid){{0}};
-    EcfsPeerWhere where = any ? ask_keeper (self, asked, &request, ret_from) : ECFS_PEER_NOWHERE;
+    EcfsPeerWhere where = any ? ask_keeper (self, asked, &request, ret_from) : ECFS_PEER_UNKNOWN;
     if (where == ECFS_PEER_ELSEWHERE)
         atomic_store (&self->look->is_shared, true);
     return where;
