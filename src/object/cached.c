@@ -296,7 +296,7 @@ void ecfs_fetch_look_locked (EcfsFetch *self)
         return;
     Look *look = look_new_locked (self);
     self->looked_us = ecfs_own_us ();
-    if (ecfs_cache_look (reader->params.cache, &look->look) || ask_peers_locked (reader, look))
+    if (ecfs_cache_look (reader->params.cache, &look->look) || ask_peers_locked (self->reader, look))
         return;
     forget_look_locked (self);
     if (self->wish != ECFS_PEER_WANTED)

@@ -38,7 +38,7 @@ def servers(remotes):
 
 def is_torn(endpoint):
     """Whether a stripe is there in part, as it is while it is sent."""
-    return any(path.stat().st_size > 1_000_000 for name, path in endpoint.files().items() if name.startswith("stripes/"))
+    return any(lab.size_of(path) > 1_000_000 for name, path in endpoint.files().items() if name.startswith("stripes/"))
 
 
 @pytest.mark.slow
