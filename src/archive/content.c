@@ -257,7 +257,9 @@ bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *obje
                                      .policy = archive->config->read_policy,
                                      .log = archive->read_log,
                                      .stripes = stripes,
+                                     .has_sha256 = object->has_sha256,
                                      .user = archive};
+    memcpy (ret_params->sha256, object->sha256, sizeof ret_params->sha256);
     ret_params->policy.cheap = archive->config->read_cheap;
     EcfsSealKeys *keys;
     if (codec == NULL || !ecfs_archive_layout (archive, object, &ret_params->layout, error) ||
@@ -271,7 +273,8 @@ bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *obje
         if (stripe->index >= ecfs_codec_n (codec) || endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint) ||
             (left_out != NULL && left_out[stripe->index]))
             continue;
-        stripes[stripe->index] = (EcfsReaderStripe){.endpoint = endpoint->endpoint, .instance = stripe->instance};
+        stripes[stripe->index] =
+            (EcfsReaderStripe){.endpoint = endpoint->endpoint, .instance = stripe->instance, .bytes = stripe->size};
     }
     return true;
 }
@@ -321,7 +324,7 @@ static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, uns
 void ecfs_archive_forget_cached (EcfsArchive *archive, const EcfsObjectRow *object)
 {
     if (archive->cache != NULL)
-        ecfs_cache_forget (archive->cache, &object->uuid); /* sealed, too: a peer has the key, and can forge */
+        ecfs_cache_forget (archive->cache, &object->uuid); /* sealed, too: who has the key can forge */
     if (object->seal.kind == ECFS_SEAL_NONE)
         ecfs_archive_doubt (archive);
 }

@@ -246,6 +246,7 @@ bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets
     g_autoptr (EcfsSealKeys) keys = NULL;
     if (records == NULL || !ecfs_archive_seal_keys (self->archive, self->part->row, &keys, error))
         return false;
+    g_autoptr (GByteArray) chain = self->repair.packets == NULL ? NULL : ecfs_repair_chain (self->repair.packets);
     EcfsWriterJob job = {.transfer = ecfs_archive_transfer (self->archive),
                          .codec = self->places.codec,
                          .header = ecfs_attempt_header (self->archive, self->part->row, self->places.codec),
@@ -260,6 +261,7 @@ bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets
                          .most = ecfs_archive_config (self->archive)->object_max,
                          .ended = ecfs_attempt_content_ended,
                          .packets = self->repair.packets == NULL ? NULL : ecfs_repair_packets (self->repair.packets),
+                         .chain = chain,
                          .expected_digest = expected == NULL ? NULL : expected->digest,
                          .expected_sha256 = expected != NULL && expected->has_sha256 ? expected->sha256 : NULL,
                          .targets = targets,

@@ -1,7 +1,9 @@
 /*
  * Segments from the cache, or a peer's, and into it: as stripes have them, enciphered where the object is, each check
- * block with its tag. So neither is believed more than an endpoint.
+ * block with its tag. So the cache is believed no more than an endpoint. A peer, who could make the tags, is believed
+ * less: what it gives is compared with the object's chain as well (chain.h), and until that is there it is not asked.
  */
+#include "object/chain.h"
 #include "object/reader_priv.h"
 
 #include <string.h>
@@ -11,6 +13,7 @@
 #define PEER_SPARE_US 500000 /* that peers may take beyond … */
 #define PEER_TIMES    2      /* … so many times what endpoints would */
 #define OUTLOOK_US    250000 /* how often that is looked at */
+#define CHAIN_REST_US 10000000
 
 /* A look that is under way. Holds a reference to the reader, and one to its fetch, which may be given up before the
  * look's turn comes: then it keeps nothing from others while the disk hangs. */
@@ -26,6 +29,8 @@ struct EcfsFetchLook {
     int64_t outlook_us;   /* when what endpoints would take was looked at */
     int64_t missed_us;    /* the processor, when it was made */
     EcfsPeerLook peers;
+    const GByteArray *chain; /* the reader's, where peers are asked for bytes */
+    EcfsChainCheck *check;   /* of the segment; the thread's that asks them */
 };
 typedef struct EcfsFetchLook Look;
 
@@ -74,12 +79,23 @@ static bool is_zero (const uint8_t *bytes, size_t size)
     return bytes[0] == 0 && memcmp (bytes, bytes + 1, size - 1) == 0;
 }
 
+/* A peer gives the packets from the first to the last, and may begin again. */
+static void begin_check (Look *look, unsigned range)
+{
+    const EcfsReaderParams *params = &look->reader->params;
+    if (look->chain == NULL || range > 0)
+        return;
+    ecfs_chain_check_free (look->check);
+    look->check = ecfs_chain_check_new (look->chain, &params->layout, params->keys, look->look.cell.segment);
+}
+
 /* A block that was never filled in is zeros with its tag, which no block that was stored is. */
 static EcfsCacheVerdict judge (EcfsCacheLook *cache_look, unsigned range)
 {
-    const Look *look = (const Look *) cache_look;
+    Look *look = (Look *) cache_look;
     const EcfsFetch *fetch = look->fetch;
     const EcfsLayout *layout = &fetch->reader->params.layout;
+    begin_check (look, range);
     const EcfsTagger tagger = ecfs_reader_tagger (&fetch->reader->params);
     const uint8_t *at = look->look.ranges[range].bytes;
     uint32_t end = MIN (fetch->block_hi, ecfs_layout_n_blocks (layout, fetch->segment));
@@ -88,9 +104,12 @@ static EcfsCacheVerdict judge (EcfsCacheLook *cache_look, unsigned range)
         uint64_t number = ecfs_layout_block_number (layout, fetch->segment, block);
         if (!ecfs_tag_fits (&tagger, look->packets[range], number, at, bytes, at + bytes))
             return is_zero (at, bytes + layout->tag_bytes) ? ECFS_CACHE_ABSENT : ECFS_CACHE_WRONG;
+        if (look->check != NULL)
+            ecfs_chain_check_take (look->check, at, bytes);
         at += bytes + layout->tag_bytes;
     }
-    return ECFS_CACHE_FITS;
+    bool is_end = look->check != NULL && range + 1 == look->look.n_ranges;
+    return !is_end || ecfs_chain_check_fits (look->check) ? ECFS_CACHE_FITS : ECFS_CACHE_WRONG;
 }
 
 /* What was read, or only the memory for it, becomes that of the fetch's slots. */
@@ -110,6 +129,7 @@ static void look_free (Look *look)
     for (unsigned i = 0; i < look->look.n_ranges && look->has_memory; i++)
         ecfs_transfer_buffer_give (transfer, look->look.ranges[i].bytes, look->look.ranges[i].size);
     ecfs_transfer_release (transfer, look->granted_bytes);
+    ecfs_chain_check_free (look->check);
     g_free (look->look.ranges);
     g_free (look->packets);
     g_free (look);
@@ -209,13 +229,23 @@ static bool ask_peers_locked (EcfsReader *reader, Look *look) ECFS_REQUIRES (rea
         return false;
     EcfsPeerWish wish = look->fetch->wish;
     size_t bytes = wish == ECFS_PEER_SHARE ? 0 : look->fetch->slot_bytes * look->look.n_ranges;
-    if (bytes > 0 && !ecfs_transfer_try_acquire (reader->params.transfer, bytes))
+    if (bytes > 0 && (reader->chain == NULL || !ecfs_transfer_try_acquire (reader->params.transfer, bytes)))
         return false;
     look->granted_bytes = bytes;
+    look->chain = bytes > 0 ? reader->chain : NULL;
     look->peers.look = &look->look;
     look->peers.wish = wish;
     look->asks_peers = ecfs_peers_look (reader->params.peers, &look->peers);
     return look->asks_peers;
+}
+
+/* Whether peers are asked later: what they give cannot be judged yet. */
+static bool awaits_chain_locked (EcfsReader *reader, Look *look) ECFS_REQUIRES (reader->lock)
+{
+    if (!reader->seeks_chain || !is_for_peers_locked (reader, look) || look->fetch->wish == ECFS_PEER_SHARE)
+        return false;
+    g_ptr_array_add (reader->awaiting, look);
+    return true;
 }
 
 static void answered (EcfsCacheLook *cache_look, bool found)
@@ -224,7 +254,7 @@ static void answered (EcfsCacheLook *cache_look, bool found)
     EcfsReader *reader = look->reader;
     ecfs_mutex_lock (&reader->lock);
     bool of_peers = look->asks_peers;
-    bool asks = !found && !of_peers && ask_peers_locked (reader, look);
+    bool asks = !found && !of_peers && (awaits_chain_locked (reader, look) || ask_peers_locked (reader, look));
     ecfs_mutex_unlock (&reader->lock);
     if (asks)
         return;
@@ -289,11 +319,47 @@ static bool ask_peers_at_once_locked (EcfsFetch *self) ECFS_REQUIRES (self->read
     return false;
 }
 
+static void chain_found (void *user, GByteArray *chain)
+{
+    EcfsReader *reader = user;
+    ecfs_mutex_lock (&reader->lock);
+    g_autoptr (GPtrArray) awaiting = g_steal_pointer (&reader->awaiting);
+    reader->awaiting = g_ptr_array_new ();
+    reader->chain = chain;
+    reader->seeks_chain = false;
+    reader->chain_rests_us = ecfs_now_us () + CHAIN_REST_US;
+    ecfs_mutex_unlock (&reader->lock);
+    for (guint i = 0; i < awaiting->len; i++)
+        answered (g_ptr_array_index (awaiting, i), false); /* as the cache has answered */
+    ecfs_reader_unref_priv (reader);
+}
+
+/* The SHA-256 of a single segment is all that there is to know. */
+static void seek_chain_locked (EcfsReader *self) ECFS_REQUIRES (self->lock)
+{
+    const EcfsReaderParams *params = &self->params;
+    if (!ecfs_reader_has_peers (self) || self->chain != NULL || self->seeks_chain ||
+        self->chain_rests_us > ecfs_now_us ())
+        return;
+    if (params->has_sha256 && ecfs_layout_n_segments (&params->layout) == 1) {
+        self->chain = g_byte_array_new ();
+        g_byte_array_append (self->chain, params->sha256, sizeof params->sha256);
+        return;
+    }
+    self->seeks_chain = ecfs_chain_seek (params, chain_found, ecfs_reader_ref_priv (self));
+    if (self->seeks_chain)
+        return;
+    self->chain_rests_us = INT64_MAX;
+    ecfs_reader_unref_priv (self); /* the caller has one */
+}
+
 void ecfs_fetch_look_locked (EcfsFetch *self)
 {
     EcfsReader *reader = self->reader;
     if (reader->params.cache == NULL || self->patient || self->state != FETCH_RUNNING)
         return;
+    ecfs_mutex_is_held (&reader->lock);
+    seek_chain_locked (reader);
     Look *look = look_new_locked (self);
     self->looked_us = ecfs_own_us ();
     if (ecfs_cache_look (reader->params.cache, &look->look) || ask_peers_locked (self->reader, look))

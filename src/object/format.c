@@ -1,5 +1,6 @@
 #include "object/format.h"
 
+#include "object/chain.h"
 #include "util/bytes.h"
 #include "util/xxh3.h"
 
@@ -21,8 +22,9 @@ enum {
     SECTION_SIZES = 16,
     SECTION_RECORDS = 17,
     SECTION_CONTENTS = 18,
-    SECTION_SEALED = 19,   /* the two before, as sections of their own, or as the next one */
+    SECTION_SEALED = 19,   /* the two before, as sections of their own, or as the next one; the chain */
     SECTION_DEFLATED = 20, /* the two, as sections of their own, compressed */
+    SECTION_CHAIN = 21,
 };
 
 enum {
@@ -443,6 +445,11 @@ static void append_sealed_records (GByteArray *to, const EcfsStripeFooter *foote
 {
     g_autoptr (GByteArray) open = g_byte_array_new ();
     append_records (open, footer);
+    if (footer->chain != NULL) {
+        guint begin = section_begin (open, SECTION_CHAIN, 0);
+        g_byte_array_append (open, footer->chain->data, footer->chain->len);
+        section_end (open, begin);
+    }
     g_autoptr (GByteArray) sealed =
         ecfs_key_seal (keys->records, object->bytes, sizeof object->bytes, open->data, open->len);
     guint start = section_begin (to, SECTION_SEALED, FLAG_CRITICAL);
@@ -600,6 +607,7 @@ typedef struct FooterParts {
     EcfsCursor records;
     EcfsCursor contents;
     EcfsCursor deflated;
+    EcfsCursor chain;
     EcfsCursor sealed;
     Authentic authentic;
 } FooterParts;
@@ -621,6 +629,9 @@ static bool take_part (FooterParts *parts, const Section *section, GError **erro
         return true;
     case SECTION_SEALED:
         parts->sealed = section->payload;
+        return true;
+    case SECTION_CHAIN:
+        parts->chain = section->payload;
         return true;
     case SECTION_PADDING:
     case SECTION_MAC:
@@ -675,13 +686,25 @@ static bool parse_records (FooterParts *parts, EcfsStripeFooter *footer, GError 
     return find_parts (plain, size, &inflated, error) && parse_plain_records (&inflated, footer->records, error);
 }
 
+static bool parse_chain (const EcfsCursor *from, EcfsStripeFooter *footer, GError **error)
+{
+    if (from->at == NULL)
+        return true;
+    if (from->left == 0 || from->left % ECFS_CHAIN_LINK_BYTES != 0)
+        return ecfs_fail (error, EBADMSG, "the chain section is damaged");
+    footer->chain = g_byte_array_sized_new ((guint) from->left);
+    g_byte_array_append (footer->chain, from->at, (guint) from->left);
+    return true;
+}
+
 static bool parse_sealed_records (const FooterParts *parts, const EcfsStripeHeader *header, const EcfsSealKeys *keys,
                                   EcfsStripeFooter *footer, GError **error)
 {
     FooterParts opened;
     g_autoptr (GByteArray) open = ecfs_key_open (keys->records, header->object.bytes, sizeof header->object.bytes,
                                                  parts->sealed.at, parts->sealed.left, error);
-    return open != NULL && find_parts (open->data, open->len, &opened, error) && parse_records (&opened, footer, error);
+    return open != NULL && find_parts (open->data, open->len, &opened, error) &&
+           parse_chain (&opened.chain, footer, error) && parse_records (&opened, footer, error);
 }
 
 static bool parse_footer (const uint8_t *bytes, size_t size, const EcfsStripeHeader *header, const EcfsSealKeys *keys,
@@ -718,6 +741,7 @@ bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t foote
 void ecfs_stripe_footer_clear (EcfsStripeFooter *footer)
 {
     g_clear_pointer (&footer->records, g_ptr_array_unref);
+    g_clear_pointer (&footer->chain, g_byte_array_unref);
 }
 
 bool ecfs_stripe_layout (const EcfsStripeHeader *header, uint64_t size, EcfsLayout *ret_layout, GError **error)

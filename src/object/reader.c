@@ -111,8 +111,10 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     self->plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_plan_free);
     self->claims = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->n_at_once = 2;
+    self->awaiting = g_ptr_array_new ();
     self->next_offset = UINT64_MAX;
     self->run_enough = RUN_BYTES;
+    self->params.stripes = self->stripes;
     ecfs_mutex_lock (&self->lock);
     (void) ecfs_lanes_refresh_locked (self, ecfs_now_us ()); /* nothing is asked yet */
     ecfs_mutex_unlock (&self->lock);
@@ -142,6 +144,9 @@ void ecfs_reader_unref_priv (EcfsReader *self)
     g_ptr_array_unref (self->fetches);
     g_hash_table_unref (self->plans);
     g_hash_table_unref (self->claims);
+    g_ptr_array_unref (self->awaiting);
+    if (self->chain != NULL)
+        g_byte_array_unref (self->chain);
     g_free (self->lanes);
     g_free (self->stripes);
     ecfs_seal_keys_unref (self->params.keys);

@@ -17,6 +17,7 @@
 #include "object/readlog.h"
 #include "object/transfer.h"
 #include "peer/peer.h"
+#include "util/sha256.h"
 
 #include <sys/uio.h>
 
@@ -25,6 +26,7 @@ typedef struct EcfsReader EcfsReader;
 typedef struct EcfsReaderStripe {
     EcfsEndpoint *endpoint; /* NULL: not stored anywhere; must outlive the reader */
     uint64_t instance;
+    uint64_t bytes; /* of the file; 0: they are not known, nor where its footer is */
 } EcfsReaderStripe;
 
 /* A stripe was read around. All is borrowed for the call. */
@@ -50,12 +52,14 @@ typedef struct EcfsReaderParams {
     bool unchecked; /* it is stored under keys that are not here (@keys is NULL): tags are passed over, the content
                      * comes as it was coded, and whoever reads it verifies it */
     EcfsReadPolicy policy;
-    EcfsCache *cache;                /* is asked before endpoints are; must outlive the reader; NULL: there is none */
-    bool fills_cache;                /* it gets what is read from endpoints */
-    EcfsPeers *peers;                /* are asked for what the cache has not; likewise. Only with keys, and a cache that
-                                      * is filled */
-    EcfsReadLog *log;                /* what it meets; must outlive the reader; may be NULL */
-    const EcfsReaderStripe *stripes; /* n; copied */
+    EcfsCache *cache; /* is asked before endpoints are; must outlive the reader; NULL: there is none */
+    bool fills_cache; /* it gets what is read from endpoints */
+    EcfsPeers *peers; /* are asked for what the cache has not; likewise. Only with keys, and a cache that
+                       * is filled, and for what the writer left a chain of (chain.h) */
+    bool has_sha256;
+    uint8_t sha256[ECFS_SHA256_SIZE]; /* of the content */
+    EcfsReadLog *log;                 /* what it meets; must outlive the reader; may be NULL */
+    const EcfsReaderStripe *stripes;  /* n; copied */
     /* Told once per stripe and reader, and once more where damage is met after what was none; from any thread; must not
      * block. May be NULL. */
     void (*trouble) (void *user, const EcfsTrouble *trouble);

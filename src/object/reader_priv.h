@@ -127,6 +127,10 @@ struct EcfsReader {
     uint64_t refused_at[ECFS_PEER_OFFER + 1]; /* of EcfsPeerWish: where those began that one was of; guarded by lock */
     unsigned n_at_once;       /* segments that may come from endpoints at once while others read; guarded by lock */
     int64_t sign_us;          /* of others that read the same, the last; 0: none; guarded by lock */
+    GByteArray *chain;        /* NULL: it is not known; guarded by lock, and stays once it is, like what it has */
+    bool seeks_chain;         /* guarded by lock, like the next two */
+    int64_t chain_rests_us;   /* it is not sought again before */
+    GPtrArray *awaiting;      /* of EcfsFetchLook: peers are asked when it is there */
     uint64_t measured_offset; /* next_offset at the last tick; guarded by lock, like all below */
     int64_t measured_us;
     int64_t reach_us;        /* until a stall is found and what is missing has come from elsewhere */

@@ -1,5 +1,6 @@
 #include "object/repair.h"
 
+#include "object/chain.h"
 #include "object/reader_priv.h"
 
 #include <assert.h>
@@ -89,6 +90,13 @@ void ecfs_repair_free (EcfsRepair *self)
 const EcfsPacketSource *ecfs_repair_packets (const EcfsRepair *self)
 {
     return &self->packets;
+}
+
+GByteArray *ecfs_repair_chain (const EcfsRepair *self)
+{
+    const EcfsReaderParams *params = &self->reader->params;
+    bool may_have = params->keys != NULL && ecfs_layout_n_segments (&params->layout) > 1;
+    return may_have ? ecfs_chain_seek_wait (params) : NULL;
 }
 
 uint64_t ecfs_repair_read_bytes (const EcfsRepair *self)

@@ -29,6 +29,9 @@ void ecfs_repair_free (EcfsRepair *self);
 /** What a writer's job for these stripes takes; valid while self lives. */
 const EcfsPacketSource *ecfs_repair_packets (const EcfsRepair *self);
 
+/** The chain of the object as its stripes have it, for g_byte_array_unref (); NULL: none is found. Blocks. */
+GByteArray *ecfs_repair_chain (const EcfsRepair *self);
+
 /** Bytes of packets that were read for it until now. */
 uint64_t ecfs_repair_read_bytes (const EcfsRepair *self);
 

@@ -93,6 +93,7 @@ typedef struct EcfsWriterJob {
      * believed, and must be given. */
     const uint8_t *expected_digest;
     const uint8_t *expected_sha256; /* likewise, ECFS_SHA256_SIZE; NULL: not known. Not asked for with packets */
+    GByteArray *chain;              /* of the content (chain.h), with packets; NULL: not known */
     EcfsWriterTarget *targets;      /* n; replaced ones are updated */
 
     /* A stripe failed with @error, or is only late (NULL): puts another endpoint and a fresh instance into *target and

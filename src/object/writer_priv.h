@@ -76,6 +76,7 @@ struct EcfsWriter {
     uint64_t digest_seed;  /* of segment_digests; immutable */
     XXH3_state_t *digest;  /* of the content; used by the leading encoding, of which there is one at a time */
     EcfsSha256 *sha256;    /* the same; NULL where packets are loaded */
+    GByteArray *chain;     /* the same; guarded by lock, and immutable, from then on that next_leading is n_segments */
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* guarded by lock; valid when next_leading is n_segments */
     uint8_t object_sha256[ECFS_SHA256_SIZE];         /* likewise */
     GArray *segment_digests; /* of the content of each segment, as it was read first; guarded by lock */

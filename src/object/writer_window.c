@@ -4,6 +4,7 @@
  * The first time, a segment is read, which counts for the SHA-256 of the content, and then coded, which counts for the
  * digest of what is stored. Both go in order, and the next segment is read while one is coded.
  */
+#include "object/chain.h"
 #include "object/writer_priv.h"
 
 #define WINDOW_BYTES (48u << 20) /* encoded segments that one writer keeps, in bytes and … */
@@ -204,6 +205,8 @@ static void finish_content_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
         return;
     ecfs_writer_finish_digest (self->digest, self->object_digest);
     ecfs_sha256_end (self->sha256, self->object_sha256);
+    if (!ecfs_chain_end (self->chain, self->n_segments, self->object_sha256))
+        g_byte_array_set_size (self->chain, 0);
     const uint8_t *expected = self->job->expected_digest;
     const uint8_t *sha256 = self->job->expected_sha256;
     if ((expected != NULL && memcmp (expected, self->object_digest, sizeof self->object_digest) != 0) ||
@@ -220,8 +223,10 @@ static EcfsSegment *read_content (const Encoding *encoding, GError **error)
         ecfs_segment_unref (segment);
         return NULL;
     }
-    if (encoding->leading)
+    if (encoding->leading) {
         ecfs_segment_each_content (segment, &encoding->layout, take_sha256, self->sha256);
+        ecfs_chain_add (self->chain, self->sha256);
+    }
     return segment;
 }
 
@@ -484,6 +489,7 @@ void ecfs_writer_window_init (EcfsWriter *self)
     XXH3_128bits_reset (self->digest);
     self->segment_digests = g_array_new (FALSE, FALSE, ECFS_STRIPE_DIGEST_BYTES);
     self->sha256 = packets == NULL ? ecfs_sha256_new () : NULL;
+    self->chain = packets == NULL ? g_byte_array_new () : NULL;
 }
 
 void ecfs_writer_window_clear (EcfsWriter *self)
@@ -493,4 +499,6 @@ void ecfs_writer_window_clear (EcfsWriter *self)
     XXH3_freeState (self->digest);
     g_array_unref (self->segment_digests);
     ecfs_sha256_free (self->sha256);
+    if (self->chain != NULL)
+        g_byte_array_unref (self->chain);
 }

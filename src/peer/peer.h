@@ -3,8 +3,8 @@
  * HTTP inside TLS. Both ends show a certificate that only who has the archive's key can sign, and who shows none is
  * gone before a byte of a request is read. Nothing of it exists until it is wanted.
  *
- * A segment comes as it is stored, tags included, and whoever asked looks at every block of it: a peer is believed no
- * more than an endpoint. One that gives wrong bytes is not asked again.
+ * A segment comes as it is stored, tags included, and whoever asked looks at every block of it, and at what the writer
+ * left of the segment. One that gives wrong bytes is not asked again.
  *
  * So that many readers of one segment cost the endpoints one, they agree on who keeps its list: of those that are
  * known, the one whose id and the segment's give the lowest hash. Who is first on the list fetches it from endpoints;

@@ -187,6 +187,14 @@ static bool read_head (EcfsRecoverTold *self, GError **error)
     return fits;
 }
 
+static bool parse_foot (EcfsRecoverTold *self, const uint8_t *bytes, size_t size, uint64_t hash, GError **error)
+{
+    if (!ecfs_stripe_footer_parse (bytes, size, hash, &self->header, self->keys, &self->footer, error))
+        return false;
+    g_clear_pointer (&self->footer.chain, g_byte_array_unref); /* of no use here, and all that is told is kept */
+    return true;
+}
+
 static bool read_foot (EcfsRecoverTold *self, GError **error)
 {
     uint64_t offset, hash, file_size = self->piece->size;
@@ -198,10 +206,8 @@ static bool read_foot (EcfsRecoverTold *self, GError **error)
         return false;
     self->footer_offset = offset;
     if (size + ECFS_STRIPE_TAIL_BYTES <= end_bytes)
-        return ecfs_stripe_footer_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, &self->header,
-                                         self->keys, &self->footer, error);
-    return ecfs_recover_read_range (self, offset, size, &more, error) &&
-           ecfs_stripe_footer_parse (more, size, hash, &self->header, self->keys, &self->footer, error);
+        return parse_foot (self, end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, error);
+    return ecfs_recover_read_range (self, offset, size, &more, error) && parse_foot (self, more, size, hash, error);
 }
 
 /* Whether the stripe is as long as the sizes that it tells make it. */

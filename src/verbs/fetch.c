@@ -114,7 +114,8 @@ static void reader_params (Fetch *self, const EcfsDescriptorObject *object, cons
     for (guint i = 0; i < object->row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->row->stripes, EcfsStripeRow, i);
         if (!lies[stripe->index])
-            stripes[stripe->index] = (EcfsReaderStripe){self->endpoints[stripe->endpoint], stripe->instance};
+            stripes[stripe->index] =
+                (EcfsReaderStripe){.endpoint = self->endpoints[stripe->endpoint], .instance = stripe->instance};
     }
     *ret_params = params;
 }

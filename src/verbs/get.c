@@ -230,7 +230,7 @@ static bool is_to_be_read_again (Item *item, const EcfsObjectRow *bad, bool *wit
         return false;
     if (came_cached && bad->seal.kind != ECFS_SEAL_NONE &&
         memcmp (before, without, ECFS_ENDPOINTS_MAX * sizeof *without) == 0)
-        g_warning ("%s: the cache or a peer had other bytes than were stored, with tags that fit: somebody who has the "
+        g_warning ("%s: the cache had other bytes than were stored, with tags that fit: somebody who has the "
                    "archive's key forges them; it is read from endpoints, and no longer in the cache",
                    item->path);
     return true;

@@ -250,6 +250,9 @@ static void try_sealed_footer (uint8_t *bytes, size_t size)
     g_assert_cmpuint (second.records->len, ==, footer.records->len);
     for (guint i = 0; i < footer.records->len; i++)
         check_same_content (g_ptr_array_index (footer.records, i), g_ptr_array_index (second.records, i));
+    g_assert_true ((footer.chain == NULL) == (second.chain == NULL));
+    if (footer.chain != NULL)
+        g_assert_cmpmem (footer.chain->data, footer.chain->len, second.chain->data, second.chain->len);
     ecfs_stripe_footer_clear (&second);
     ecfs_stripe_footer_clear (&footer);
 }

@@ -51,9 +51,9 @@ def read_all(mount, digests):
         assert lab.digest(mount.path / name) == digest, name
 
 
-def hide(archive):
-    """Also from who has the directories open, and goes on with them for a while."""
-    for endpoint in archive.endpoints:
+def hide(archive, but=0):
+    """Also from who has the directories open, and goes on with them for a while. @but: so many are left."""
+    for endpoint in archive.endpoints[but:]:
         paths = list(endpoint.root.iterdir())
         (endpoint.root / "hidden").mkdir()
         for path in paths:
@@ -61,8 +61,8 @@ def hide(archive):
         endpoint.kill()
 
 
-def show(archive):
-    for endpoint in archive.endpoints:
+def show(archive, but=0):
+    for endpoint in archive.endpoints[but:]:
         for path in (endpoint.away / "hidden").iterdir():
             path.rename(endpoint.away / path.name)
         (endpoint.away / "hidden").rmdir()

@@ -81,12 +81,12 @@ def test_what_one_has_another_gets(place):
     assert swarm.state()["fetched_bytes"] >= MOST and swarm.received() < SIZE / 10
     assert {peer["state"] for peer in swarm.state()["list"]} == {"up"}
     assert "2 of 2 up" in lab.ecfs("status", swarm.archive.path).stdout
-    hide(swarm.archive)  # no endpoint has anything any more
+    hide(swarm.archive, but=1)  # which tells what is right, and has too little for anything else
     swarm.read(2)
     swarm.followers[0].mount.umount()
     swarm.followers[1].mount.umount()
     shutil.rmtree(swarm.followers[1].archive.path / "cache")
-    show(swarm.archive)
+    show(swarm.archive, but=1)
     before = swarm.state()["served_bytes"]
     lab.ecfs("get", swarm.followers[1].archive.path, "/file", place.path / "fetched")  # as a verb does, without a mount
     assert lab.digest(place.path / "fetched") == swarm.digest
@@ -128,9 +128,10 @@ def test_one_that_lies_is_named_and_not_asked_again(place):
 
 
 @pytest.mark.slow
-def test_one_that_forges_with_the_key_does_not_deceive_get(place):
-    """Its tags fit, and mounts believe these; the SHA-256 that the writer fixed does not."""
-    swarm = Swarm(place, 2)
+@pytest.mark.parametrize("size", [SIZE, MIB])
+def test_one_that_forges_with_the_key_deceives_nobody(place, size):
+    """Its tags fit, and what the writer left of each segment does not; of a single one that is its SHA-256."""
+    swarm = Swarm(place, 2, size=size)
     swarm.warm(1)
     forger = swarm.followers[0]
     forger.mount.umount()
@@ -138,19 +139,53 @@ def test_one_that_forges_with_the_key_does_not_deceive_get(place):
     forger.mount.start()
     lab.until(lambda: [peer["state"] for peer in swarm.state()["list"]] == ["up"], 30, "it is there again")
     lab.forget_mounts()
+    swarm.read(0)
+    [peer] = swarm.state()["list"]
+    assert peer["state"] == "lies" and peer["fetched_bytes"] == 0
+    assert swarm.writer.text().count(f"peer {peer['address']}: segment") == 1
+    lab.until(lambda: swarm.is_warm(0), 30, "what endpoints gave is in the cache")
+    forger.mount.umount()
+    done = lab.ecfs("get", swarm.archive.path, "/file", place.path / "fetched")
+    assert lab.digest(place.path / "fetched") == swarm.digest and "forges them" not in done.stderr
+
+
+@pytest.mark.slow
+def test_what_is_forged_in_the_cache_does_not_deceive_get(place):
+    """Where somebody with the key could write: mounts believe tags there, and the SHA-256 does not."""
+    swarm = Swarm(place, 2)
+    swarm.warm(0)
+    swarm.writer.umount()
+    lab.run(lab.BUILD / "tests/lab/lab-forge-cell", swarm.archive.path, "/file", cells(swarm.archive))
+    swarm.writer.start()
+    lab.forget_mounts()
     assert lab.digest(swarm.writer.path / "file") != swarm.digest
-    lab.until(lambda: swarm.is_warm(0), 30, "what it gave is in the cache")
-    for _ in range(2):
-        done = lab.ecfs("get", swarm.archive.path, "/file", place.path / "fetched")
-        assert lab.digest(place.path / "fetched") == swarm.digest
-        assert "forges them" in done.stderr
-        (place.path / "fetched").unlink()
+    done = lab.ecfs("get", swarm.archive.path, "/file", place.path / "fetched")
+    assert lab.digest(place.path / "fetched") == swarm.digest
+    assert "forges them" in done.stderr
     cat = subprocess.run([lab.PROGRAM, "cat", swarm.archive.path, "/file"], capture_output=True, check=True, timeout=60).stdout
     assert hashlib.blake2b(cat, digest_size=16).hexdigest() == swarm.digest
-    forger.mount.umount()
-    lab.ecfs("get", swarm.archive.path, "/file", place.path / "fetched")
     lab.forget_mounts()
     assert lab.digest(swarm.writer.path / "file") == swarm.digest
+
+
+@pytest.mark.slow
+def test_without_an_endpoint_they_are_not_believed(place):
+    """One that answers tells what is right; that there is none is no reason to take what cannot be told."""
+    swarm = Swarm(place, 2)
+    swarm.warm(0)
+    hide(swarm.archive)
+    with pytest.raises(OSError):
+        swarm.read(1)  # which has never read it
+    assert swarm.state()["served_bytes"] == 0
+    show(swarm.archive)
+    lab.until(lambda: comes_back(swarm, 1), 60, "endpoints answer again")
+
+
+def comes_back(swarm, number):
+    with contextlib.suppress(OSError):
+        swarm.read(number)
+        return True
+    return False
 
 
 @pytest.mark.slow
@@ -184,7 +219,7 @@ def test_one_that_is_slow_is_waited_for_where_endpoints_have_nothing(place):
     """It is late, so endpoints are asked, too: that these fail is not the end."""
     swarm = Swarm(place, 2, size=2 * MIB, peer_rate="250K")
     swarm.warm(1)
-    hide(swarm.archive)
+    hide(swarm.archive, but=1)
     swarm.read(0)
     assert swarm.state()["fetched_bytes"] >= 2 * MIB
 

@@ -193,20 +193,27 @@ unsigned object_n_stored (const Object *self)
     return n_stored;
 }
 
+void object_reader_params (const Object *self, EcfsReaderStripe *ret_stripes, EcfsReaderParams *ret_params)
+{
+    for (unsigned i = 0; i < self->store->n; i++)
+        ret_stripes[i] = (EcfsReaderStripe){.endpoint = self->result.stored[i] ? self->targets[i].endpoint : NULL,
+                                            .instance = self->targets[i].instance,
+                                            .bytes = self->result.stripe_bytes[i]};
+    *ret_params = (EcfsReaderParams){.transfer = self->store->transfer,
+                                     .codec = self->store->codec,
+                                     .layout = self->layout,
+                                     .object = self->job.header.object,
+                                     .keys = self->job.keys,
+                                     .stripes = ret_stripes,
+                                     .log = self->store->log};
+    ecfs_read_policy_init (&ret_params->policy);
+}
+
 EcfsReader *object_reader (const Object *self)
 {
+    EcfsReaderParams params;
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
-    for (unsigned i = 0; i < self->store->n; i++)
-        stripes[i] = (EcfsReaderStripe){.endpoint = self->result.stored[i] ? self->targets[i].endpoint : NULL,
-                                        .instance = self->targets[i].instance};
-    EcfsReaderParams params = {.transfer = self->store->transfer,
-                               .codec = self->store->codec,
-                               .layout = self->layout,
-                               .object = self->job.header.object,
-                               .keys = self->job.keys,
-                               .stripes = stripes};
-    ecfs_read_policy_init (&params.policy);
-    params.log = self->store->log;
+    object_reader_params (self, stripes, &params);
     params.cache = self->store->cache;
     params.fills_cache = params.cache != NULL;
     return ecfs_reader_new (&params);

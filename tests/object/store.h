@@ -57,6 +57,9 @@ int object_write (Object *self, char **ret_text);
 char *object_stripe_path (const Object *self, unsigned index);
 unsigned object_n_stored (const Object *self);
 
+/** Of a reader of all its stripes; nothing is to be freed. @ret_stripes: ECFS_CODEC_MAX_N, which the params point to.
+ */
+void object_reader_params (const Object *self, EcfsReaderStripe *ret_stripes, EcfsReaderParams *ret_params);
 EcfsReader *object_reader (const Object *self);
 
 /** Reads and compares with the content; 0 or the errno. Fails the test at wrong bytes and after the deadline. */

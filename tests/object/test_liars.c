@@ -26,16 +26,7 @@ static void begin (Fixture *self, const char *code)
         ecfs_layout_segment_bytes (256 * KIB, ecfs_codec_k (self->store.codec), ecfs_codec_granule (self->store.codec));
     object_init (&self->object, &self->store, SIZE, segment);
     g_assert_cmpint (object_write (&self->object, NULL), ==, 0);
-    for (unsigned i = 0; i < self->store.n; i++)
-        self->stripes[i] = (EcfsReaderStripe){.endpoint = self->object.targets[i].endpoint,
-                                              .instance = self->object.targets[i].instance};
-    self->params = (EcfsReaderParams){.transfer = self->store.transfer,
-                                      .codec = self->store.codec,
-                                      .layout = self->object.layout,
-                                      .object = self->object.job.header.object,
-                                      .stripes = self->stripes,
-                                      .log = self->store.log};
-    ecfs_read_policy_init (&self->params.policy);
+    object_reader_params (&self->object, self->stripes, &self->params);
     g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
     ecfs_sha256_update (sha256, self->object.content, SIZE);
     ecfs_sha256_end (sha256, self->sha256);

@@ -1,6 +1,7 @@
 /* Objects under a key: what lies on endpoints tells nothing of the content and the files, and nobody else can make it.
  */
 #include "key/ring.h"
+#include "object/chain.h"
 #include "store.h"
 #include "util/bytes.h"
 
@@ -34,6 +35,7 @@ typedef struct Frame {
     EcfsStripeHeader header;
     EcfsStripeFooter footer;
     EcfsFileRecord record;
+    GByteArray *chain;
     EcfsKeyRing *ring;
     EcfsSealKeys *keys;
     GByteArray *head, *foot; /* without its tail */
@@ -58,7 +60,9 @@ static void frame_init (Frame *self)
     self->keys = open_seal (&self->header.seal, self->ring, &self->header.object);
     self->record = (EcfsFileRecord){
         .ino = 5, .path = planted, .ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange)), .n_objects = 1};
-    self->footer = (EcfsStripeFooter){.size = 5, .area_bytes = 24, .records = g_ptr_array_new ()};
+    self->chain = g_byte_array_new ();
+    g_byte_array_append (self->chain, (const uint8_t *) planted, ECFS_CHAIN_LINK_BYTES);
+    self->footer = (EcfsStripeFooter){.size = 5, .area_bytes = 24, .records = g_ptr_array_new (), .chain = self->chain};
     g_ptr_array_add (self->footer.records, &self->record);
     self->head = ecfs_stripe_header_format (&self->header, self->keys);
     self->foot = ecfs_stripe_footer_format (&self->footer, 5000, &self->header, self->keys);
@@ -69,6 +73,7 @@ static void frame_clear (Frame *self)
 {
     g_array_unref (self->record.ranges);
     g_ptr_array_unref (self->footer.records);
+    g_byte_array_unref (self->chain);
     g_byte_array_unref (self->head);
     g_byte_array_unref (self->foot);
     ecfs_seal_keys_unref (self->keys);
@@ -95,6 +100,9 @@ static int take_foot (const uint8_t *bytes, size_t size, const EcfsStripeHeader 
         g_assert_cmpuint (footer.records->len, ==, keys == NULL ? 0 : 1);
         if (keys != NULL)
             g_assert_cmpstr (((EcfsFileRecord *) g_ptr_array_index (footer.records, 0))->path, ==, planted);
+        g_assert_true ((footer.chain != NULL) == (keys != NULL));
+        if (keys != NULL)
+            g_assert_cmpmem (footer.chain->data, footer.chain->len, planted, ECFS_CHAIN_LINK_BYTES);
         ecfs_stripe_footer_clear (&footer);
     }
     return ecfs_errno (error);
@@ -130,6 +138,21 @@ static size_t told_bytes (const GByteArray *head)
     while (at < head->len && ecfs_get_le (head->data + at, 2) != 0)
         at += 16 + ecfs_get_le (head->data + at + 4, 4);
     return at;
+}
+
+/* Who makes one has the key: it is refused and nothing is read beyond it. */
+static void test_chains_that_are_none (void)
+{
+    static const unsigned sizes[] = {0, 1, ECFS_CHAIN_LINK_BYTES - 1, ECFS_CHAIN_LINK_BYTES + 8};
+    for (unsigned i = 0; i < G_N_ELEMENTS (sizes); i++) {
+        Frame frame;
+        frame_init (&frame);
+        g_byte_array_set_size (frame.chain, sizes[i]);
+        g_autoptr (GByteArray) foot = ecfs_stripe_footer_format (&frame.footer, 5000, &frame.header, frame.keys);
+        guint size = foot->len - ECFS_STRIPE_TAIL_BYTES;
+        g_assert_cmpint (take_foot (foot->data, size, &frame.header, frame.keys), ==, EBADMSG);
+        frame_clear (&frame);
+    }
 }
 
 static void test_every_bit (void)
@@ -316,6 +339,7 @@ int main (int argc, char **argv)
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_test_add_func ("/seal/a-frame-tells-who-has-the-key", test_frame);
     g_test_add_func ("/seal/no-bit-of-a-frame-can-be-changed", test_every_bit);
+    g_test_add_func ("/seal/chains-that-are-none", test_chains_that_are_none);
     g_test_add_func ("/seal/a-frame-is-of-one-stripe", test_exchanged);
     g_test_add_func ("/seal/nothing-can-be-put-behind-a-frame", test_appended);
     g_test_add_data_func ("/seal/an-object-tells-its-endpoints-nothing/rs", "rs:4+2", test_object);

@@ -38,17 +38,9 @@ static void begin (Fixture *self, const char *code, uint32_t n_segments)
                  ecfs_layout_segment_bytes (SEGMENT, ecfs_codec_k (codec), ecfs_codec_granule (codec)));
     object_seal (&self->object, self->ring, ECFS_SEAL_CTR_GHASH);
     g_assert_cmpint (object_write (&self->object, NULL), ==, 0);
-    for (unsigned i = 0; i < self->store.n; i++)
-        self->stripes[i] = (EcfsReaderStripe){.endpoint = self->object.targets[i].endpoint,
-                                              .instance = self->object.targets[i].instance};
-    self->params = (EcfsReaderParams){.transfer = self->store.transfer,
-                                      .codec = codec,
-                                      .layout = self->object.layout,
-                                      .object = self->object.job.header.object,
-                                      .unchecked = true,
-                                      .stripes = self->stripes,
-                                      .log = self->store.log};
-    ecfs_read_policy_init (&self->params.policy);
+    object_reader_params (&self->object, self->stripes, &self->params);
+    self->params.keys = NULL;
+    self->params.unchecked = true;
     g_assert_true (ecfs_seal_open (&self->object.job.header.seal, self->ring, &self->params.object, &self->keys, NULL));
     self->units = ecfs_units_new (codec, &self->object.layout, n_segments, &error);
     g_assert_no_error (error);

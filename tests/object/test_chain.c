@@ -1,0 +1,319 @@
+/* What tells a segment that the writer stored from one that only has tags that fit. */
+#include "object/chain.h"
+
+#include "key/ring.h"
+#include "object/repair.h"
+#include "store.h"
+#include "util/lock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KIB     1024u
+#define SEGMENT (256 * KIB)
+#define SIZE    (5 * SEGMENT + 4321)
+
+typedef struct Fixture {
+    Store store;
+    Object object;
+    EcfsKeyRing *ring;
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+    EcfsReaderParams params;
+} Fixture;
+
+static void begin (Fixture *self, const char *code, uint64_t size)
+{
+    *self = (Fixture){.ring = NULL};
+    store_init (&self->store, "file", code, 2, 64 << 20);
+    self->ring = ecfs_key_ring_new (&self->store.archive);
+    const EcfsCodec *codec = self->store.codec;
+    object_init (&self->object, &self->store, size,
+                 ecfs_layout_segment_bytes (SEGMENT, ecfs_codec_k (codec), ecfs_codec_granule (codec)));
+    object_seal (&self->object, self->ring, ECFS_SEAL_CTR_GHASH);
+    g_assert_cmpint (object_write (&self->object, NULL), ==, 0);
+    object_reader_params (&self->object, self->stripes, &self->params);
+}
+
+static void end (Fixture *self)
+{
+    object_clear (&self->object);
+    ecfs_key_ring_unref (self->ring);
+    store_clear (&self->store);
+}
+
+static void remove_stripe (Fixture *self, unsigned index)
+{
+    g_autofree char *path = object_stripe_path (&self->object, index);
+    g_assert_cmpint (remove (path), ==, 0);
+}
+
+/* A segment as a peer gives it, of @n_bytes of content with the bit @flip of it changed. */
+static bool fits (const Fixture *self, const GByteArray *chain, uint64_t segment, uint32_t n_bytes, int64_t flip)
+{
+    const EcfsLayout *layout = &self->object.layout;
+    uint64_t offset = segment * layout->segment_bytes;
+    uint32_t whole = layout->k * ecfs_layout_packet_bytes (layout, segment);
+    g_autofree uint8_t *bytes = g_malloc0 (whole);
+    memcpy (bytes, self->object.content + offset, ecfs_layout_content_bytes (layout, segment));
+    EcfsCipher *cipher = ecfs_cipher_new (self->params.keys->content, offset);
+    ecfs_cipher_next (cipher, bytes, ecfs_layout_content_bytes (layout, segment));
+    ecfs_cipher_free (cipher);
+    if (flip >= 0)
+        bytes[flip / 8] ^= (uint8_t) (1 << flip % 8);
+    EcfsChainCheck *check = ecfs_chain_check_new (chain, layout, self->params.keys, segment);
+    for (uint32_t at = 0, n; at < n_bytes; at += n) {
+        n = (uint32_t) g_test_rand_int_range (1, 30000);
+        n = MIN (n, n_bytes - at);
+        ecfs_chain_check_take (check, bytes + at, n);
+    }
+    bool good = ecfs_chain_check_fits (check);
+    ecfs_chain_check_free (check);
+    return good;
+}
+
+static void check_chain (const Fixture *self, const GByteArray *chain)
+{
+    const EcfsLayout *layout = &self->object.layout;
+    uint64_t n = ecfs_layout_n_segments (layout);
+    g_assert_nonnull (chain);
+    g_assert_cmpmem (chain->data + chain->len - ECFS_SHA256_SIZE, ECFS_SHA256_SIZE, self->object.result.object_sha256,
+                     ECFS_SHA256_SIZE);
+    for (uint64_t segment = 0; segment < n; segment++) {
+        uint32_t bytes = ecfs_layout_content_bytes (layout, segment);
+        uint32_t whole = layout->k * ecfs_layout_packet_bytes (layout, segment);
+        g_assert_true (fits (self, chain, segment, whole, -1));
+        g_assert_false (fits (self, chain, segment, whole, g_test_rand_int_range (0, (gint32) bytes * 8)));
+        g_assert_false (fits (self, chain, segment, whole, (int64_t) bytes * 8 - 1));
+        g_assert_false (fits (self, chain, segment, bytes - 1, -1));
+    }
+}
+
+static void test_segments (void)
+{
+    static const char *const codes[] = {"rs:4+2", "copies:3", "basic:4+4", "rs:5+1"};
+    static const uint64_t sizes[] = {SIZE, 2 * SEGMENT, SEGMENT + 1};
+    for (unsigned i = 0; i < G_N_ELEMENTS (codes); i++)
+        for (unsigned j = 0; j < G_N_ELEMENTS (sizes); j++) {
+            Fixture self;
+            begin (&self, codes[i], sizes[j]);
+            g_autoptr (GByteArray) chain = ecfs_chain_seek_wait (&self.params);
+            if (ecfs_layout_n_segments (&self.object.layout) > 1)
+                check_chain (&self, chain);
+            end (&self);
+        }
+}
+
+/* The one that its neighbour, or another object, would need. */
+static void test_others (void)
+{
+    Fixture self;
+    begin (&self, "rs:4+2", SIZE);
+    g_autoptr (GByteArray) chain = ecfs_chain_seek_wait (&self.params);
+    uint8_t first[ECFS_CHAIN_LINK_BYTES];
+    memcpy (first, chain->data, sizeof first);
+    memcpy (chain->data, chain->data + sizeof first, sizeof first);
+    memcpy (chain->data + sizeof first, first, sizeof first);
+    for (uint64_t segment = 0; segment < 3; segment++)
+        g_assert_false (fits (&self, chain, segment, SEGMENT, -1));
+    g_assert_true (fits (&self, chain, 3, SEGMENT, -1));
+    end (&self);
+}
+
+static void test_one_segment_has_none (void)
+{
+    Fixture self;
+    begin (&self, "rs:4+2", SEGMENT);
+    g_assert_null (ecfs_chain_seek_wait (&self.params));
+    end (&self);
+}
+
+/* As many bytes as it has; a stream of them is stopped and gone on with. */
+static void test_many_segments_have_none (void)
+{
+    g_autoptr (GByteArray) chain = g_byte_array_new ();
+    g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
+    uint8_t block[ECFS_SHA256_BLOCK_BYTES] = {1}, digest[ECFS_SHA256_SIZE];
+    for (unsigned i = 0; i <= ECFS_CHAIN_LINKS_MAX; i++) {
+        ecfs_sha256_update (sha256, block, sizeof block);
+        ecfs_chain_add (chain, sha256);
+    }
+    ecfs_sha256_end (sha256, digest);
+    g_assert_cmpuint (chain->len, <=, ECFS_CHAIN_LINKS_MAX * ECFS_CHAIN_LINK_BYTES);
+    g_assert_false (ecfs_chain_end (chain, ECFS_CHAIN_LINKS_MAX + 1, digest));
+    g_assert_true (ecfs_chain_end (chain, ECFS_CHAIN_LINKS_MAX, digest));
+    g_byte_array_set_size (chain, 0);
+    ecfs_sha256_update (sha256, block, 10); /* no whole block */
+    ecfs_chain_add (chain, sha256);
+    g_assert_false (ecfs_chain_end (chain, 2, digest));
+}
+
+/* Bytes of content of any number and in any pieces. */
+static void test_state (void)
+{
+    uint8_t bytes[8 * ECFS_SHA256_BLOCK_BYTES + 5], state[ECFS_SHA256_SIZE], whole[ECFS_SHA256_SIZE],
+        found[ECFS_SHA256_SIZE];
+    g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
+    g_autoptr (EcfsSha256) other = ecfs_sha256_new ();
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t) g_test_rand_int ();
+    ecfs_sha256_update (sha256, bytes, sizeof bytes);
+    ecfs_sha256_end (sha256, whole);
+    for (size_t n = 0; n <= sizeof bytes; n++) {
+        ecfs_sha256_update (sha256, bytes, n);
+        g_assert_true (ecfs_sha256_state (sha256, state) == (n % ECFS_SHA256_BLOCK_BYTES == 0));
+        ecfs_sha256_end (sha256, found);
+        if (n % ECFS_SHA256_BLOCK_BYTES != 0)
+            continue;
+        ecfs_sha256_resume (other, state, n);
+        ecfs_sha256_update (other, bytes + n, sizeof bytes - n);
+        ecfs_sha256_end (other, found);
+        g_assert_cmpmem (found, sizeof found, whole, sizeof whole);
+    }
+    /* Its length counts beyond 32 bits of bits. */
+    ecfs_sha256_resume (sha256, state, (uint64_t) 5 << 30);
+    ecfs_sha256_end (sha256, found);
+    ecfs_sha256_resume (sha256, state, ((uint64_t) 5 << 30) - ((uint64_t) 1 << 29));
+    ecfs_sha256_end (sha256, whole);
+    g_assert_true (memcmp (found, whole, sizeof found) != 0);
+}
+
+typedef struct Found {
+    EcfsMutex lock;
+    EcfsCond cond;
+    bool is_done; /* guarded by lock, like the next */
+    GByteArray *chain;
+} Found;
+
+static void on_found (void *user, GByteArray *chain)
+{
+    Found *found = user;
+    ecfs_mutex_lock (&found->lock);
+    g_assert_false (found->is_done);
+    found->is_done = true;
+    found->chain = chain;
+    ecfs_cond_signal (&found->cond);
+    ecfs_mutex_unlock (&found->lock);
+}
+
+/* As ecfs_chain_seek_wait (), by the other way. */
+static GByteArray *seek (const Fixture *self)
+{
+    Found found = {.chain = NULL};
+    ecfs_mutex_init (&found.lock);
+    ecfs_cond_init (&found.cond);
+    if (ecfs_chain_seek (&self->params, on_found, &found)) {
+        ecfs_mutex_lock (&found.lock);
+        while (!found.is_done)
+            g_assert_true (ecfs_cond_wait_until (&found.cond, &found.lock, ecfs_now_us () + STORE_DEADLINE_US));
+        ecfs_mutex_unlock (&found.lock);
+    }
+    ecfs_cond_clear (&found.cond);
+    ecfs_mutex_clear (&found.lock);
+    return found.chain;
+}
+
+static void damage_end (Fixture *self, unsigned index)
+{
+    g_autofree char *path = object_stripe_path (&self->object, index), *bytes = NULL;
+    size_t size;
+    g_assert_true (g_file_get_contents (path, &bytes, &size, NULL));
+    bytes[size - ECFS_STRIPE_TAIL_BYTES - 100] ^= 1;
+    g_assert_true (g_file_set_contents (path, bytes, (gssize) size, NULL));
+}
+
+static void check_found (const Fixture *self, bool is_there)
+{
+    g_autoptr (GByteArray) chain = seek (self);
+    g_autoptr (GByteArray) waited = ecfs_chain_seek_wait (&self->params);
+    g_assert_true ((chain != NULL) == is_there && (waited != NULL) == is_there);
+    if (is_there)
+        check_chain (self, chain);
+    if (is_there)
+        g_assert_cmpmem (chain->data, chain->len, waited->data, waited->len);
+}
+
+static void test_one_stripe_is_enough (void)
+{
+    Fixture self;
+    begin (&self, "rs:4+2", SIZE);
+    check_found (&self, true);
+    for (unsigned i = 0; i < 3; i++)
+        remove_stripe (&self, i);
+    damage_end (&self, 3);
+    damage_end (&self, 5);
+    check_found (&self, true);
+    remove_stripe (&self, 4);
+    check_found (&self, false);
+    for (unsigned i = 0; i < self.store.n; i++)
+        self.stripes[i].endpoint = NULL;
+    check_found (&self, false);
+    end (&self);
+}
+
+/* Of another content than the catalog tells. */
+static void test_what_the_catalog_tells_counts (void)
+{
+    Fixture self;
+    begin (&self, "rs:4+2", SIZE);
+    self.params.has_sha256 = true;
+    memcpy (self.params.sha256, self.object.result.object_sha256, sizeof self.params.sha256);
+    check_found (&self, true);
+    self.params.sha256[0] ^= 1;
+    check_found (&self, false);
+    end (&self);
+}
+
+/* The stripe that is made from others tells it as well; where none does, it does not, and is whole all the same. */
+static void check_repaired (Fixture *self, bool has_chain)
+{
+    bool wanted[ECFS_CODEC_MAX_N] = {[0] = true};
+    g_autoptr (GError) error = NULL;
+    EcfsWriterResult result;
+    EcfsRepair *repair = ecfs_repair_new (object_reader (&self->object), wanted, NULL);
+    g_autoptr (GByteArray) chain = ecfs_repair_chain (repair);
+    g_assert_true ((chain != NULL) == has_chain);
+    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {{.endpoint = self->store.endpoints[6], .instance = 7777}};
+    EcfsWriterJob job = self->object.job;
+    job.packets = ecfs_repair_packets (repair);
+    job.chain = chain;
+    job.expected_digest = self->object.result.object_digest;
+    job.targets = targets;
+    self->object.least = 0;
+    g_assert_true (ecfs_writer_run (&job, &result, &error));
+    g_assert_true (result.stored[0]);
+    ecfs_repair_free (repair);
+    g_string_free (result.failures, TRUE);
+    self->stripes[0] = (EcfsReaderStripe){
+        .endpoint = targets[0].endpoint, .instance = targets[0].instance, .bytes = result.stripe_bytes[0]};
+    for (unsigned i = 1; i < self->store.n; i++)
+        self->stripes[i].endpoint = NULL;
+    check_found (self, has_chain);
+}
+
+static void test_repaired_stripes_have_it (void)
+{
+    for (unsigned has_chain = 0; has_chain < 2; has_chain++) {
+        Fixture self;
+        begin (&self, "rs:4+2", SIZE);
+        remove_stripe (&self, 0);
+        self.object.result.stored[0] = false;
+        for (unsigned i = 1; i < self.store.n && !has_chain; i++)
+            damage_end (&self, i);
+        check_repaired (&self, has_chain);
+        end (&self);
+    }
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/chain/state", test_state);
+    g_test_add_func ("/chain/segments", test_segments);
+    g_test_add_func ("/chain/others", test_others);
+    g_test_add_func ("/chain/one-segment", test_one_segment_has_none);
+    g_test_add_func ("/chain/many-segments", test_many_segments_have_none);
+    g_test_add_func ("/chain/one-stripe", test_one_stripe_is_enough);
+    g_test_add_func ("/chain/catalog", test_what_the_catalog_tells_counts);
+    g_test_add_func ("/chain/repaired", test_repaired_stripes_have_it);
+    return g_test_run ();
+}
