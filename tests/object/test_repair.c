@@ -88,7 +88,9 @@ static int repair (Fixture *self, const bool *wanted, EcfsWriterTarget *targets,
     EcfsWriterJob job = object->job;
     job.fd = -1;
     job.ranges = NULL;
+    g_autoptr (GByteArray) chain = ecfs_repair_chain (repaired);
     job.packets = ecfs_repair_packets (repaired);
+    job.chain = chain;
     job.expected_digest = object->result.object_digest;
     job.targets = targets;
     object->least = 0;
