@@ -235,6 +235,7 @@ static bool ask_peers_locked (EcfsReader *reader, Look *look) ECFS_REQUIRES (rea
     look->chain = bytes > 0 ? reader->chain : NULL;
     look->peers.look = &look->look;
     look->peers.wish = wish;
+    look->peers.asks_all = look->fetch->asks_all;
     look->asks_peers = ecfs_peers_look (reader->params.peers, &look->peers);
     return look->asks_peers;
 }
@@ -317,6 +318,17 @@ static bool ask_peers_at_once_locked (EcfsFetch *self) ECFS_REQUIRES (self->read
         return true;
     forget_look_locked (self);
     return false;
+}
+
+bool ecfs_fetch_ask_all_locked (EcfsFetch *self)
+{
+    ecfs_mutex_is_held (&self->reader->lock);
+    if (self->asks_all || self->look != NULL || self->wish != ECFS_PEER_WANTED || self->patient ||
+        self->reader->chain == NULL)
+        return false;
+    self->asks_all = true;
+    ecfs_fetch_settle (self); /* of the time before */
+    return ask_peers_at_once_locked (self);
 }
 
 static void chain_found (void *user, GByteArray *chain)

@@ -68,6 +68,7 @@ struct EcfsFetch {
     EcfsPeerWish wish;   /* anything but WANTED: the program has not come to it yet */
     bool is_cached;      /* it came from the cache; immutable in ready, as the next */
     bool is_from_peer;
+    bool asks_all;   /* peers were asked once more, as endpoints cannot give it */
     bool is_claimed; /* peers wait for it: ecfs_peers_settle () is due; set before ready, then guarded by opening */
     FetchState state;
     int64_t looked_us;          /* since when it is looking, of ecfs_own_us () */
@@ -184,6 +185,8 @@ void ecfs_fetch_settle (EcfsFetch *self);
 void ecfs_fetch_tell_progress (const EcfsFetch *self);
 /* Whether peers are asked, and have not answered: it may still come from them. */
 bool ecfs_fetch_awaits_peers_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
+/* Whether all peers are asked, as endpoints cannot give it; once. */
+bool ecfs_fetch_ask_all_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* It is what it becomes without the answer of peers. */
 void ecfs_fetch_leave_peers_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */

@@ -351,6 +351,31 @@ static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
     return false;
 }
 
+/* What a peer had when it was started anew is on no list. That it has it not tells nothing against it. */
+static bool ask_all (const EcfsPeerAsking *self)
+{
+    EcfsPeers *peers = self->peers;
+    EcfsPeerRequest request = request_of (self, ECFS_PEER_GET, NULL);
+    request.wait_ms = 0;
+    for (unsigned i = 0; i < ECFS_PEERS_MAX && !is_over (self); i++) {
+        EcfsPeerAnswer answer;
+        EcfsPeer *peer = &peers->list[i];
+        ecfs_mutex_lock (&peers->lock);
+        bool is_asked = i < peers->n && is_usable_locked (peer, ecfs_now_us ());
+        ecfs_mutex_unlock (&peers->lock);
+        if (!is_asked)
+            continue;
+        bool good = ecfs_peer_call (peers->client, peer->url, &request, self->look, &peers->stopped, &answer);
+        if (good && answer.status == 200) {
+            note_bytes (peers, peer, answer.bytes);
+            return true;
+        }
+        if (!good && !answer.is_absent)
+            note_failure (self, peer, &answer);
+    }
+    return false;
+}
+
 static bool look_around (const EcfsPeerAsking *self)
 {
     EcfsUuid without = {{0}};
@@ -361,7 +386,7 @@ static bool look_around (const EcfsPeerAsking *self)
         EcfsPeerWhere where = ask_where (self, verb, &without, &from);
         if (where == ECFS_PEER_NOWHERE || where == ECFS_PEER_HERE) {
             EcfsPeer *last = seeder (self->peers, &self->look->look->cell);
-            return last != NULL && get (self, last);
+            return (last != NULL && get (self, last)) || (self->look->asks_all && ask_all (self));
         }
         EcfsPeer *peer = ecfs_uuid_is_nil (&from) ? NULL : peer_of (self->peers, &from);
         without = ecfs_uuid_is_nil (&from) ? without : from;

@@ -72,7 +72,8 @@ typedef enum EcfsPeerWish {
  * with true when all were judged to fit. begin () is called on a thread of the peers. */
 typedef struct EcfsPeerLook {
     EcfsCacheLook *look;
-    EcfsPeerWish wish;     /* set by the caller */
+    EcfsPeerWish wish;     /* set by the caller, like the next */
+    bool asks_all;         /* endpoints cannot give it: those who are not known to have it are asked, too */
     atomic_bool is_ours;   /* a claim holds: nobody has it or fetches it, and the others will be sent to us */
     atomic_bool is_shared; /* somebody else reads, or has read, the same */
     /* For whoever may begin without them: when all is here as its pace foretells, or until when nobody minds that none

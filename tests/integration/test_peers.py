@@ -169,6 +169,19 @@ def test_what_is_forged_in_the_cache_does_not_deceive_get(place):
 
 
 @pytest.mark.slow
+def test_what_one_had_when_it_was_started_is_found(place):
+    """Nobody knows that it has it: who cannot get it from endpoints asks all."""
+    swarm = Swarm(place, 3)
+    swarm.warm(1)
+    for mount in swarm.mounts:
+        mount.umount()
+        mount.start()
+    lab.until(lambda: {peer["state"] for peer in swarm.state()["list"]} == {"up"}, 40, "all have met again")
+    hide(swarm.archive, but=1)
+    swarm.read(2)
+
+
+@pytest.mark.slow
 def test_without_an_endpoint_they_are_not_believed(place):
     """One that answers tells what is right; that there is none is no reason to take what cannot be told."""
     swarm = Swarm(place, 2)
