@@ -24,9 +24,10 @@ struct Seek {
     EcfsReaderParams params; /* with a reference to keys; without stripes */
     Ask *asks;               /* n, in the order in which they are asked */
     unsigned n;
-    unsigned next;    /* guarded by lock, like the next two */
-    unsigned running; /* asks */
-    bool is_over;     /* it is found */
+    unsigned next;       /* guarded by lock, like the next three */
+    unsigned running;    /* asks */
+    unsigned references; /* of each ask, until it is done with this, and of who begins */
+    bool is_over;        /* it is found */
     void (*found) (void *user, GByteArray *chain);
     void *user;
 };
@@ -65,8 +66,13 @@ static GByteArray *parse (const EcfsReaderParams *params, unsigned index, const 
     return chain;
 }
 
-static void seek_free (Seek *self)
+static void seek_unref (Seek *self)
 {
+    ecfs_mutex_lock (&self->lock);
+    bool is_last = --self->references == 0;
+    ecfs_mutex_unlock (&self->lock);
+    if (!is_last)
+        return;
     for (unsigned i = 0; i < self->n; i++) {
         ecfs_stream_unref (self->asks[i].stream);
         g_free (self->asks[i].bytes);
@@ -87,6 +93,7 @@ static void ask_more_locked (Seek *self) ECFS_REQUIRES (self->lock)
         ask->bytes = g_malloc (ask->size);
         ask->runs = true;
         self->running++;
+        self->references++;
         ecfs_stripe_name (&self->params.object, (uint16_t) ask->index, ask->stripe.instance, name);
         const EcfsRange range = {.offset = ask->stripe.bytes - ask->size, .size = ask->size, .to = ask->bytes};
         const EcfsSink sink = {.done = answered, .user = ask};
@@ -109,21 +116,20 @@ static void answered (void *user, const GError *error)
             ecfs_stream_cancel (self->asks[i].stream);
     if (!self->is_over)
         ask_more_locked (self);
-    bool is_last = self->running == 0, is_missing = is_last && !self->is_over;
+    bool is_missing = self->running == 0 && !self->is_over;
     ecfs_mutex_unlock (&self->lock);
     if (is_first || is_missing)
         self->found (self->user, chain);
     else if (chain != NULL)
         g_byte_array_unref (chain);
-    if (is_last)
-        seek_free (self);
+    seek_unref (self);
 }
 
 bool ecfs_chain_seek (const EcfsReaderParams *params, void (*found) (void *user, GByteArray *chain), void *user)
 {
     unsigned n = ecfs_codec_n (params->codec), from = (unsigned) g_random_int_range (0, (gint32) n);
     Seek *self = g_new (Seek, 1);
-    *self = (Seek){.params = *params, .asks = g_new0 (Ask, n), .found = found, .user = user};
+    *self = (Seek){.params = *params, .asks = g_new0 (Ask, n), .references = 1, .found = found, .user = user};
     ecfs_mutex_init (&self->lock);
     self->params.keys = ecfs_seal_keys_ref (params->keys);
     self->params.stripes = NULL;
@@ -134,14 +140,12 @@ bool ecfs_chain_seek (const EcfsReaderParams *params, void (*found) (void *user,
         if (size > 0)
             self->asks[self->n++] = (Ask){.seek = self, .index = index, .stripe = *stripe, .size = size};
     }
-    if (self->n == 0) {
-        seek_free (self);
-        return false;
-    }
+    bool any = self->n > 0;
     ecfs_mutex_lock (&self->lock);
     ask_more_locked (self);
     ecfs_mutex_unlock (&self->lock);
-    return true;
+    seek_unref (self);
+    return any;
 }
 
 GByteArray *ecfs_chain_seek_wait (const EcfsReaderParams *params)
