@@ -100,7 +100,7 @@ def test_one_dies(place, pair):
     archive, other, *ports = pair
     first, second = place.mount(archive), place.mount(other)
     digests = [written(first, f"file{seed}", seed) for seed in range(2)]
-    lab.until(lambda: knows(other, ports[0]), 20, "it is found")
+    lab.until(lambda: knows(archive, ports[1]) and knows(other, ports[0]), 20, "they have found each other")
     cache(first, "file0")
     lab.drop_caches()
     assert lab.digest(second.path / "file0") == digests[0]
