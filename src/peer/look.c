@@ -386,14 +386,16 @@ static bool look_around (const EcfsPeerAsking *self)
         EcfsPeerWhere where = ask_where (self, verb, &without, &from);
         if (where == ECFS_PEER_NOWHERE || where == ECFS_PEER_HERE) {
             EcfsPeer *last = seeder (self->peers, &self->look->look->cell);
-            return (last != NULL && get (self, last)) || (self->look->asks_all && ask_all (self));
+            if (last != NULL && get (self, last))
+                return true;
+            break;
         }
         EcfsPeer *peer = ecfs_uuid_is_nil (&from) ? NULL : peer_of (self->peers, &from);
         without = ecfs_uuid_is_nil (&from) ? without : from;
         if (peer != NULL && get (self, peer))
             return true;
     }
-    return false;
+    return self->look->asks_all && ask_all (self);
 }
 
 /* A seeder gives what nobody has. */
