@@ -30,7 +30,6 @@ struct EcfsFetchLook {
     int64_t missed_us;    /* the processor, when it was made */
     EcfsPeerLook peers;
     const GByteArray *chain; /* the reader's, where peers are asked for bytes */
-    EcfsChainCheck *check;   /* of the segment; the thread's that asks them */
 };
 typedef struct EcfsFetchLook Look;
 
@@ -79,14 +78,16 @@ static bool is_zero (const uint8_t *bytes, size_t size)
     return bytes[0] == 0 && memcmp (bytes, bytes + 1, size - 1) == 0;
 }
 
-/* A peer gives the packets from the first to the last, and may begin again. */
-static void begin_check (Look *look, unsigned range)
+/* A peer gives the packets from the first to the last: all of them are there with that one. */
+static bool fits_chain (const Look *look, unsigned range)
 {
     const EcfsReaderParams *params = &look->reader->params;
-    if (look->chain == NULL || range > 0)
-        return;
-    ecfs_chain_check_free (look->check);
-    look->check = ecfs_chain_check_new (look->chain, &params->layout, params->keys, look->look.cell.segment);
+    const uint8_t *packets[ECFS_CODEC_MAX_N];
+    if (look->chain == NULL || range + 1 < look->look.n_ranges)
+        return true;
+    for (unsigned i = 0; i < look->look.n_ranges; i++)
+        packets[i] = look->look.ranges[i].bytes;
+    return ecfs_chain_fits (look->chain, &params->layout, params->keys, look->look.cell.segment, packets);
 }
 
 /* A block that was never filled in is zeros with its tag, which no block that was stored is. */
@@ -95,7 +96,6 @@ static EcfsCacheVerdict judge (EcfsCacheLook *cache_look, unsigned range)
     Look *look = (Look *) cache_look;
     const EcfsFetch *fetch = look->fetch;
     const EcfsLayout *layout = &fetch->reader->params.layout;
-    begin_check (look, range);
     const EcfsTagger tagger = ecfs_reader_tagger (&fetch->reader->params);
     const uint8_t *at = look->look.ranges[range].bytes;
     uint32_t end = MIN (fetch->block_hi, ecfs_layout_n_blocks (layout, fetch->segment));
@@ -104,12 +104,9 @@ static EcfsCacheVerdict judge (EcfsCacheLook *cache_look, unsigned range)
         uint64_t number = ecfs_layout_block_number (layout, fetch->segment, block);
         if (!ecfs_tag_fits (&tagger, look->packets[range], number, at, bytes, at + bytes))
             return is_zero (at, bytes + layout->tag_bytes) ? ECFS_CACHE_ABSENT : ECFS_CACHE_WRONG;
-        if (look->check != NULL)
-            ecfs_chain_check_take (look->check, at, bytes);
         at += bytes + layout->tag_bytes;
     }
-    bool is_end = look->check != NULL && range + 1 == look->look.n_ranges;
-    return !is_end || ecfs_chain_check_fits (look->check) ? ECFS_CACHE_FITS : ECFS_CACHE_WRONG;
+    return fits_chain (look, range) ? ECFS_CACHE_FITS : ECFS_CACHE_WRONG;
 }
 
 /* What was read, or only the memory for it, becomes that of the fetch's slots. */
@@ -129,7 +126,6 @@ static void look_free (Look *look)
     for (unsigned i = 0; i < look->look.n_ranges && look->has_memory; i++)
         ecfs_transfer_buffer_give (transfer, look->look.ranges[i].bytes, look->look.ranges[i].size);
     ecfs_transfer_release (transfer, look->granted_bytes);
-    ecfs_chain_check_free (look->check);
     g_free (look->look.ranges);
     g_free (look->packets);
     g_free (look);

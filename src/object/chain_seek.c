@@ -43,7 +43,7 @@ static size_t foot_bytes (const EcfsReaderParams *params, const EcfsReaderStripe
 
 static bool belongs (const EcfsReaderParams *params, const GByteArray *chain)
 {
-    return chain != NULL && chain->len == ecfs_layout_n_segments (&params->layout) * ECFS_CHAIN_LINK_BYTES &&
+    return chain != NULL && ecfs_chain_is_of (chain, &params->layout) &&
            (!params->has_sha256 ||
             memcmp (chain->data + chain->len - ECFS_CHAIN_LINK_BYTES, params->sha256, ECFS_SHA256_SIZE) == 0);
 }

@@ -17,7 +17,7 @@
 #define ECFS_FORMAT_VERSION        1
 #define ECFS_STRIPE_PREAMBLE_BYTES 16
 #define ECFS_STRIPE_TAIL_BYTES     48
-#define ECFS_FOOTER_MAX_BYTES      (3u << 19)
+#define ECFS_FOOTER_MAX_BYTES      (3u << 20)
 #define ECFS_RECORDS_MAX_BYTES     (4u << 20) /* of what a footer tells of files, before it is compressed */
 #define ECFS_RECORDS_MAX           4096       /* files that a footer tells of, and so that share an object */
 #define ECFS_STRIPE_DIGEST_BYTES   16

@@ -11,7 +11,7 @@ static void format_footer (EcfsUpload *lane)
     footer.size = self->layout.size;
     footer.area_bytes = ecfs_layout_area_bytes (&self->layout);
     memcpy (footer.object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
-    footer.chain = self->job->packets != NULL ? self->job->chain : self->chain->len > 0 ? self->chain : NULL;
+    footer.chain = self->job->packets != NULL ? self->job->chain : self->chain;
     ecfs_mutex_unlock (&self->lock);
     g_clear_pointer (&lane->footer, g_byte_array_unref);
     lane->footer = ecfs_stripe_footer_format (&footer, self->layout.header_bytes + footer.area_bytes, &lane->identity,

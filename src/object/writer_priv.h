@@ -9,10 +9,10 @@
 #ifndef ECFS_OBJECT_WRITER_PRIV_H
 #define ECFS_OBJECT_WRITER_PRIV_H
 
+#include "object/chain.h"
 #include "object/segment.h"
 #include "object/writer.h"
 #include "util/lock.h"
-#include "util/sha256.h"
 #include "util/xxh3.h"
 
 typedef enum EcfsLaneState { LANE_RUNNING, LANE_STORED, LANE_FAILED } EcfsLaneState;
@@ -54,29 +54,29 @@ struct EcfsWriter {
     EcfsWriterJob *job; /* immutable; valid until the run ends */
     EcfsLayout layout;  /* its size is the largest possible until ended; guarded by lock, changed by the run's thread */
     unsigned n;         /* immutable */
-    uint64_t n_segments;   /* goes with the layout */
-    bool ended;            /* the size is known; guarded by lock, changed by the run's thread */
-    bool as_one;           /* a stripe is sent as one piece; immutable */
-    guint window;          /* segments; guarded by lock */
-    GPtrArray *cached;     /* of EcfsSegment; guarded by lock */
-    GPtrArray *encodings;  /* under way; guarded by lock */
-    uint64_t next_leading; /* first segment never encoded; guarded by lock */
-    uint64_t next_read;    /* first whose content was never read, at most two further; guarded by lock */
-    int64_t began_us;      /* immutable */
-    int64_t ended_us;      /* since when only we are waited for; of the run's thread, as the two next */
-    unsigned n_slow_looks; /* in a row, at which only slow lanes were left; of the run's thread */
-    bool offered;          /* the caller was told that what is stored suffices */
-    bool trailing;         /* what is stored suffices, and the others go on behind */
-    int64_t encoding_us;   /* that n_encoded segments took; guarded by lock */
-    unsigned n_encoded;    /* guarded by lock */
-    bool feed_moved;       /* the feed is final or abandoned, and the run has not looked; guarded by lock */
-    bool beginning;        /* not all lanes are there, so nothing is let go of; guarded by lock */
-    bool aborted;          /* guarded by lock */
-    GError *error;         /* first reason for aborted; guarded by lock */
-    uint64_t digest_seed;  /* of segment_digests; immutable */
-    XXH3_state_t *digest;  /* of the content; used by the leading encoding, of which there is one at a time */
-    EcfsSha256 *sha256;    /* the same; NULL where packets are loaded */
-    GByteArray *chain;     /* the same; guarded by lock, and immutable, from then on that next_leading is n_segments */
+    uint64_t n_segments;         /* goes with the layout */
+    bool ended;                  /* the size is known; guarded by lock, changed by the run's thread */
+    bool as_one;                 /* a stripe is sent as one piece; immutable */
+    guint window;                /* segments; guarded by lock */
+    GPtrArray *cached;           /* of EcfsSegment; guarded by lock */
+    GPtrArray *encodings;        /* under way; guarded by lock */
+    uint64_t next_leading;       /* first segment never encoded; guarded by lock */
+    uint64_t next_read;          /* first whose content was never read, at most two further; guarded by lock */
+    int64_t began_us;            /* immutable */
+    int64_t ended_us;            /* since when only we are waited for; of the run's thread, as the two next */
+    unsigned n_slow_looks;       /* in a row, at which only slow lanes were left; of the run's thread */
+    bool offered;                /* the caller was told that what is stored suffices */
+    bool trailing;               /* what is stored suffices, and the others go on behind */
+    int64_t encoding_us;         /* that n_encoded segments took; guarded by lock */
+    unsigned n_encoded;          /* guarded by lock */
+    bool feed_moved;             /* the feed is final or abandoned, and the run has not looked; guarded by lock */
+    bool beginning;              /* not all lanes are there, so nothing is let go of; guarded by lock */
+    bool aborted;                /* guarded by lock */
+    GError *error;               /* first reason for aborted; guarded by lock */
+    uint64_t digest_seed;        /* of segment_digests; immutable */
+    XXH3_state_t *digest;        /* of the content; used by the leading encoding, of which there is one at a time */
+    EcfsChainMaker *chain_maker; /* used as the digest is; NULL where packets are loaded */
+    GByteArray *chain;           /* NULL: there is none, yet; guarded by lock */
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* guarded by lock; valid when next_leading is n_segments */
     uint8_t object_sha256[ECFS_SHA256_SIZE];         /* likewise */
     GArray *segment_digests; /* of the content of each segment, as it was read first; guarded by lock */

@@ -193,9 +193,9 @@ static void take_digests (void *user, uint8_t *bytes, size_t size)
         ecfs_xxh3_128_update (digests->object, bytes, size);
 }
 
-static void take_sha256 (void *sha256, uint8_t *bytes, size_t size)
+static void take_link (void *maker, uint8_t *bytes, size_t size)
 {
-    ecfs_sha256_update (sha256, bytes, size);
+    ecfs_chain_maker_take (maker, bytes, size);
 }
 
 /* Compares with what the content is expected to be, once all of it went by. With packets it is believed. */
@@ -204,9 +204,7 @@ static void finish_content_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
     if (!self->ended || self->next_leading < self->n_segments || self->job->packets != NULL)
         return;
     ecfs_writer_finish_digest (self->digest, self->object_digest);
-    ecfs_sha256_end (self->sha256, self->object_sha256);
-    if (!ecfs_chain_end (self->chain, self->n_segments, self->object_sha256))
-        g_byte_array_set_size (self->chain, 0);
+    self->chain = ecfs_chain_maker_end (self->chain_maker, self->object_sha256);
     const uint8_t *expected = self->job->expected_digest;
     const uint8_t *sha256 = self->job->expected_sha256;
     if ((expected != NULL && memcmp (expected, self->object_digest, sizeof self->object_digest) != 0) ||
@@ -223,10 +221,8 @@ static EcfsSegment *read_content (const Encoding *encoding, GError **error)
         ecfs_segment_unref (segment);
         return NULL;
     }
-    if (encoding->leading) {
-        ecfs_segment_each_content (segment, &encoding->layout, take_sha256, self->sha256);
-        ecfs_chain_add (self->chain, self->sha256);
-    }
+    if (encoding->leading)
+        ecfs_segment_each_content (segment, &encoding->layout, take_link, self->chain_maker);
     return segment;
 }
 
@@ -488,8 +484,7 @@ void ecfs_writer_window_init (EcfsWriter *self)
     self->digest = XXH3_createState ();
     XXH3_128bits_reset (self->digest);
     self->segment_digests = g_array_new (FALSE, FALSE, ECFS_STRIPE_DIGEST_BYTES);
-    self->sha256 = packets == NULL ? ecfs_sha256_new () : NULL;
-    self->chain = packets == NULL ? g_byte_array_new () : NULL;
+    self->chain_maker = packets == NULL ? ecfs_chain_maker_new (self->layout.segment_bytes) : NULL;
 }
 
 void ecfs_writer_window_clear (EcfsWriter *self)
@@ -498,7 +493,7 @@ void ecfs_writer_window_clear (EcfsWriter *self)
     g_ptr_array_unref (self->encodings);
     XXH3_freeState (self->digest);
     g_array_unref (self->segment_digests);
-    ecfs_sha256_free (self->sha256);
+    ecfs_chain_maker_free (self->chain_maker);
     if (self->chain != NULL)
         g_byte_array_unref (self->chain);
 }

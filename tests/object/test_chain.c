@@ -5,6 +5,7 @@
 #include "object/repair.h"
 #include "store.h"
 #include "util/lock.h"
+#include "util/sha256_lanes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,28 +48,34 @@ static void remove_stripe (Fixture *self, unsigned index)
     g_assert_cmpint (remove (path), ==, 0);
 }
 
-/* A segment as a peer gives it, of @n_bytes of content with the bit @flip of it changed. */
-static bool fits (const Fixture *self, const GByteArray *chain, uint64_t segment, uint32_t n_bytes, int64_t flip)
+/* The packets of a segment as a peer gives them, with the bit @flip of its content changed; the tags are not looked at.
+ */
+static bool fits (const Fixture *self, const GByteArray *chain, uint64_t segment, int64_t flip)
 {
     const EcfsLayout *layout = &self->object.layout;
     uint64_t offset = segment * layout->segment_bytes;
-    uint32_t whole = layout->k * ecfs_layout_packet_bytes (layout, segment);
-    g_autofree uint8_t *bytes = g_malloc0 (whole);
+    uint32_t packet_bytes = ecfs_layout_packet_bytes (layout, segment);
+    uint32_t stored_bytes = ecfs_layout_stored_bytes (layout, segment);
+    g_autofree uint8_t *bytes = g_malloc0 ((size_t) layout->k * packet_bytes);
+    g_autofree uint8_t *stored = g_malloc ((size_t) layout->k * stored_bytes);
+    const uint8_t *packets[ECFS_CODEC_MAX_N];
     memcpy (bytes, self->object.content + offset, ecfs_layout_content_bytes (layout, segment));
     EcfsCipher *cipher = ecfs_cipher_new (self->params.keys->content, offset);
     ecfs_cipher_next (cipher, bytes, ecfs_layout_content_bytes (layout, segment));
     ecfs_cipher_free (cipher);
     if (flip >= 0)
         bytes[flip / 8] ^= (uint8_t) (1 << flip % 8);
-    EcfsChainCheck *check = ecfs_chain_check_new (chain, layout, self->params.keys, segment);
-    for (uint32_t at = 0, n; at < n_bytes; at += n) {
-        n = (uint32_t) g_test_rand_int_range (1, 30000);
-        n = MIN (n, n_bytes - at);
-        ecfs_chain_check_take (check, bytes + at, n);
+    memset (stored, g_test_rand_int_range (0, 256), (size_t) layout->k * stored_bytes);
+    for (unsigned i = 0; i < layout->k; i++) {
+        uint8_t *to = stored + (size_t) i * stored_bytes;
+        packets[i] = to;
+        for (uint32_t block = 0; block < ecfs_layout_n_blocks (layout, segment); block++) {
+            uint32_t size = ecfs_layout_block_bytes (layout, segment, block);
+            memcpy (to, bytes + i * packet_bytes + block * layout->block_bytes, size);
+            to += size + layout->tag_bytes;
+        }
     }
-    bool good = ecfs_chain_check_fits (check);
-    ecfs_chain_check_free (check);
-    return good;
+    return ecfs_chain_fits (chain, layout, self->params.keys, segment, packets);
 }
 
 static void check_chain (const Fixture *self, const GByteArray *chain)
@@ -80,18 +87,17 @@ static void check_chain (const Fixture *self, const GByteArray *chain)
                      ECFS_SHA256_SIZE);
     for (uint64_t segment = 0; segment < n; segment++) {
         uint32_t bytes = ecfs_layout_content_bytes (layout, segment);
-        uint32_t whole = layout->k * ecfs_layout_packet_bytes (layout, segment);
-        g_assert_true (fits (self, chain, segment, whole, -1));
-        g_assert_false (fits (self, chain, segment, whole, g_test_rand_int_range (0, (gint32) bytes * 8)));
-        g_assert_false (fits (self, chain, segment, whole, (int64_t) bytes * 8 - 1));
-        g_assert_false (fits (self, chain, segment, bytes - 1, -1));
+        g_assert_true (fits (self, chain, segment, -1));
+        g_assert_false (fits (self, chain, segment, g_test_rand_int_range (0, (gint32) bytes * 8)));
+        g_assert_false (fits (self, chain, segment, 0));
+        g_assert_false (fits (self, chain, segment, (int64_t) bytes * 8 - 1));
     }
 }
 
 static void test_segments (void)
 {
     static const char *const codes[] = {"rs:4+2", "copies:3", "basic:4+4", "rs:5+1"};
-    static const uint64_t sizes[] = {SIZE, 2 * SEGMENT, SEGMENT + 1};
+    static const uint64_t sizes[] = {SIZE, 2 * SEGMENT, SEGMENT + 1, 2 * SEGMENT - 1000};
     for (unsigned i = 0; i < G_N_ELEMENTS (codes); i++)
         for (unsigned j = 0; j < G_N_ELEMENTS (sizes); j++) {
             Fixture self;
@@ -103,19 +109,40 @@ static void test_segments (void)
         }
 }
 
-/* The one that its neighbour, or another object, would need. */
+/* Those that other pieces would need, and a chain that is another object's. */
 static void test_others (void)
 {
     Fixture self;
     begin (&self, "rs:4+2", SIZE);
     g_autoptr (GByteArray) chain = ecfs_chain_seek_wait (&self.params);
-    uint8_t first[ECFS_CHAIN_LINK_BYTES];
-    memcpy (first, chain->data, sizeof first);
-    memcpy (chain->data, chain->data + sizeof first, sizeof first);
-    memcpy (chain->data + sizeof first, first, sizeof first);
-    for (uint64_t segment = 0; segment < 3; segment++)
-        g_assert_false (fits (&self, chain, segment, SEGMENT, -1));
-    g_assert_true (fits (&self, chain, 3, SEGMENT, -1));
+    uint8_t *link = chain->data + 20 * ECFS_CHAIN_LINK_BYTES, first[ECFS_CHAIN_LINK_BYTES];
+    memcpy (first, link, sizeof first);
+    memcpy (link, link + sizeof first, sizeof first);
+    memcpy (link + sizeof first, first, sizeof first);
+    for (uint64_t segment = 0; segment < 5; segment++)
+        g_assert_true (fits (&self, chain, segment, -1) == (segment != 1)); /* of 16 pieces each */
+    g_byte_array_set_size (chain, chain->len - ECFS_CHAIN_LINK_BYTES);
+    g_assert_false (ecfs_chain_is_of (chain, &self.object.layout));
+    g_assert_false (fits (&self, chain, 0, -1));
+    end (&self);
+}
+
+/* One whose pieces are longer, down to one for each segment, as ecfs made them at first. */
+static void test_longer_pieces (void)
+{
+    Fixture self;
+    begin (&self, "rs:4+2", SIZE);
+    g_autoptr (GByteArray) chain = ecfs_chain_seek_wait (&self.params);
+    unsigned n = chain->len / ECFS_CHAIN_LINK_BYTES;
+    g_assert_cmpuint (n, ==, 5 * 16 + 1);
+    for (unsigned times = 2; times <= 16; times *= 2) {
+        g_autoptr (GByteArray) thin = g_byte_array_new ();
+        for (unsigned i = 0; i < n; i++)
+            if (i % times == times - 1 || i == n - 1)
+                g_byte_array_append (thin, chain->data + i * ECFS_CHAIN_LINK_BYTES, ECFS_CHAIN_LINK_BYTES);
+        g_assert_true (ecfs_chain_is_of (thin, &self.object.layout));
+        check_chain (&self, thin);
+    }
     end (&self);
 }
 
@@ -127,24 +154,83 @@ static void test_one_segment_has_none (void)
     end (&self);
 }
 
-/* As many bytes as it has; a stream of them is stopped and gone on with. */
-static void test_many_segments_have_none (void)
+static GByteArray *chain_of (uint32_t segment_bytes, uint64_t size)
 {
-    g_autoptr (GByteArray) chain = g_byte_array_new ();
-    g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
-    uint8_t block[ECFS_SHA256_BLOCK_BYTES] = {1}, digest[ECFS_SHA256_SIZE];
-    for (unsigned i = 0; i <= ECFS_CHAIN_LINKS_MAX; i++) {
-        ecfs_sha256_update (sha256, block, sizeof block);
-        ecfs_chain_add (chain, sha256);
+    uint8_t digest[ECFS_SHA256_SIZE];
+    g_autofree uint8_t *bytes = g_malloc0 (300 * KIB);
+    EcfsChainMaker *maker = ecfs_chain_maker_new (segment_bytes);
+    for (uint64_t n; size > 0; size -= n) {
+        n = MIN (size, 300 * KIB);
+        ecfs_chain_maker_take (maker, bytes, n);
     }
-    ecfs_sha256_end (sha256, digest);
-    g_assert_cmpuint (chain->len, <=, ECFS_CHAIN_LINKS_MAX * ECFS_CHAIN_LINK_BYTES);
-    g_assert_false (ecfs_chain_end (chain, ECFS_CHAIN_LINKS_MAX + 1, digest));
-    g_assert_true (ecfs_chain_end (chain, ECFS_CHAIN_LINKS_MAX, digest));
-    g_byte_array_set_size (chain, 0);
-    ecfs_sha256_update (sha256, block, 10); /* no whole block */
-    ecfs_chain_add (chain, sha256);
-    g_assert_false (ecfs_chain_end (chain, 2, digest));
+    GByteArray *chain = ecfs_chain_maker_end (maker, digest);
+    if (chain != NULL)
+        g_assert_cmpmem (chain->data + chain->len - sizeof digest, sizeof digest, digest, sizeof digest);
+    ecfs_chain_maker_free (maker);
+    return chain;
+}
+
+static void check_links (uint64_t n_segments, unsigned times)
+{
+    const uint32_t segment = 16 * KIB; /* 8 pieces */
+    const EcfsLayout layout = {.size = n_segments * segment - 1, .segment_bytes = segment};
+    g_autoptr (GByteArray) chain = chain_of (segment, layout.size);
+    g_assert_true ((chain != NULL) == (times > 0));
+    if (chain == NULL)
+        return;
+    g_assert_cmpuint (chain->len / ECFS_CHAIN_LINK_BYTES, ==, n_segments * 8 / times);
+    g_assert_true (ecfs_chain_is_of (chain, &layout));
+}
+
+/* So that it is not longer than may be. */
+static void test_many_segments (void)
+{
+    check_links (1, 0);
+    check_links (2, 1);
+    check_links (ECFS_CHAIN_LINKS_MAX / 8, 1);
+    check_links (ECFS_CHAIN_LINKS_MAX / 8 + 1, 2);
+    check_links (ECFS_CHAIN_SEGMENTS_MAX, 2);
+    check_links (ECFS_CHAIN_SEGMENTS_MAX + 1, 0);
+    g_autoptr (GByteArray) chain = chain_of (16 * KIB + 8, 100 * KIB); /* no whole block */
+    g_assert_null (chain);
+}
+
+/* As one after the other, on every kernel that the processor can run. */
+static void test_lanes (void)
+{
+    enum { BYTES = 5 * ECFS_SHA256_BLOCK_BYTES };
+    uint8_t bytes[ECFS_SHA256_LANES][BYTES], state[ECFS_SHA256_SIZE];
+    const uint8_t *pieces[ECFS_SHA256_LANES];
+    EcfsSha256Level levels[ECFS_SHA256_MAX_LEVELS];
+    for (size_t level = 0, n = ecfs_sha256_levels (levels); level < n; level++) {
+        uint32_t words[ECFS_SHA256_WORDS][ECFS_SHA256_LANES], begun[ECFS_SHA256_WORDS][ECFS_SHA256_LANES];
+        for (unsigned i = 0; i < ECFS_SHA256_LANES; i++) {
+            pieces[i] = bytes[i];
+            for (unsigned j = 0; j < BYTES; j++)
+                bytes[i][j] = (uint8_t) g_test_rand_int ();
+            for (unsigned j = 0; j < ECFS_SHA256_WORDS; j++)
+                words[j][i] = begun[j][i] = (uint32_t) g_test_rand_int ();
+        }
+        levels[level].run (words, pieces, 3);
+        for (unsigned i = 0; i < ECFS_SHA256_LANES; i++)
+            pieces[i] += 3 * ECFS_SHA256_BLOCK_BYTES;
+        levels[level].run (words, pieces, 2);
+        for (unsigned i = 0; i < ECFS_SHA256_LANES; i++) {
+            g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
+            for (unsigned j = 0; j < ECFS_SHA256_WORDS; j++) {
+                uint32_t word = GUINT32_TO_BE (begun[j][i]);
+                memcpy (state + j * sizeof word, &word, sizeof word);
+            }
+            ecfs_sha256_resume (sha256, state, 0);
+            ecfs_sha256_update (sha256, bytes[i], BYTES);
+            g_assert_true (ecfs_sha256_state (sha256, state));
+            for (unsigned j = 0; j < ECFS_SHA256_WORDS; j++) {
+                uint32_t word;
+                memcpy (&word, state + j * sizeof word, sizeof word);
+                g_assert_cmphex (GUINT32_FROM_BE (word), ==, words[j][i]);
+            }
+        }
+    }
 }
 
 /* Bytes of content of any number and in any pieces. */
@@ -311,7 +397,9 @@ int main (int argc, char **argv)
     g_test_add_func ("/chain/segments", test_segments);
     g_test_add_func ("/chain/others", test_others);
     g_test_add_func ("/chain/one-segment", test_one_segment_has_none);
-    g_test_add_func ("/chain/many-segments", test_many_segments_have_none);
+    g_test_add_func ("/chain/longer-pieces", test_longer_pieces);
+    g_test_add_func ("/chain/many-segments", test_many_segments);
+    g_test_add_func ("/chain/lanes", test_lanes);
     g_test_add_func ("/chain/one-stripe", test_one_stripe_is_enough);
     g_test_add_func ("/chain/catalog", test_what_the_catalog_tells_counts);
     g_test_add_func ("/chain/repaired", test_repaired_stripes_have_it);
