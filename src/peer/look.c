@@ -49,6 +49,13 @@ static void note_down (EcfsPeers *self, EcfsPeer *peer, const EcfsPeerAnswer *an
         g_info ("peer %s: %s", peer->address, problem);
 }
 
+static void note_answers (EcfsPeers *self, EcfsPeer *peer)
+{
+    ecfs_mutex_lock (&self->lock);
+    peer->n_failures = 0;
+    ecfs_mutex_unlock (&self->lock);
+}
+
 static void note_slow (EcfsPeers *self, EcfsPeer *peer)
 {
     ecfs_mutex_lock (&self->lock);
@@ -255,6 +262,22 @@ static EcfsPeerRequest request_of (const EcfsPeerAsking *self, EcfsPeerVerb verb
     return request;
 }
 
+/* One that was silent until endpoints had given it would keep those who ask it next waiting as long. */
+static bool call (const EcfsPeerAsking *self, EcfsPeer *peer, const EcfsPeerRequest *request,
+                  EcfsPeerAnswer *ret_answer)
+{
+    EcfsPeers *peers = self->peers;
+    bool good = ecfs_peer_call (peers->client, peer->url, request, self->look, &peers->stopped, ret_answer);
+    if (good)
+        note_answers (peers, peer);
+    else if (ret_answer->is_given_up && ret_answer->bytes == 0 && atomic_load (&self->look->is_late)) {
+        ret_answer->is_silent = true;
+        g_strlcpy (ret_answer->problem, "it has stopped answering", sizeof ret_answer->problem);
+        note_down (peers, peer, ret_answer);
+    }
+    return good;
+}
+
 /* Where somebody says. HERE: we have it ourselves. */
 static EcfsPeerWhere ask_keeper (const EcfsPeerAsking *self, EcfsPeer *keeper, const EcfsPeerRequest *request,
                                  EcfsUuid *ret_from)
@@ -264,7 +287,7 @@ static EcfsPeerWhere ask_keeper (const EcfsPeerAsking *self, EcfsPeer *keeper, c
     if (keeper == NULL)
         return ecfs_peers_where (peers, request, ret_from);
     int64_t begun_us = ecfs_now_us ();
-    bool good = ecfs_peer_call (peers->client, keeper->url, request, self->look, &peers->stopped, &answer);
+    bool good = call (self, keeper, request, &answer);
     ecfs_peers_note_answer (peers, ecfs_now_us () - begun_us);
     if (!good) {
         if (!answer.is_given_up)
@@ -322,7 +345,7 @@ static bool get (const EcfsPeerAsking *self, EcfsPeer *peer)
     EcfsPeerRequest request = request_of (self, ECFS_PEER_GET, NULL);
     while (!is_over (self) && now_us - begun_us < most_us (self) && now_us - moved_us < patience_us (self)) {
         EcfsPeerAnswer answer;
-        bool good = ecfs_peer_call (peers->client, peer->url, &request, self->look, &peers->stopped, &answer);
+        bool good = call (self, peer, &request, &answer);
         if (good && answer.status == 200) {
             note_bytes (peers, peer, answer.bytes);
             ecfs_peers_wait_on (peers);
@@ -365,7 +388,7 @@ static bool ask_all (const EcfsPeerAsking *self)
         ecfs_mutex_unlock (&peers->lock);
         if (!is_asked)
             continue;
-        bool good = ecfs_peer_call (peers->client, peer->url, &request, self->look, &peers->stopped, &answer);
+        bool good = call (self, peer, &request, &answer);
         if (good && answer.status == 200) {
             note_bytes (peers, peer, answer.bytes);
             return true;

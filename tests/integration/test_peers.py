@@ -208,7 +208,7 @@ def test_one_that_stalls_or_dies_keeps_nobody(place):
     begun = time.monotonic()
     swarm.read(0)
     assert time.monotonic() - begun < 15
-    lab.until(lambda: "down" in {peer["state"] for peer in swarm.state()["list"]}, 40, "that is known")
+    lab.until(lambda: {peer["state"] for peer in swarm.state()["list"]} == {"down"}, 10, "that is known of both")
     stalled.process.send_signal(signal.SIGCONT)
     dead.kill()
     lab.until(lambda: "up" in {peer["state"] for peer in swarm.state()["list"]}, 30, "one is back")
