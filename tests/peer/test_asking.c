@@ -21,7 +21,7 @@ typedef struct Other {
     pthread_t thread;
     int fd;
     unsigned port;
-    atomic_uint n_gets;
+    atomic_uint n_gets, n_shaken, n_resumed;
     uint64_t progress;
     atomic_bool stopped;
 } Other;
@@ -77,7 +77,10 @@ static void answer_one (Other *self, SSL *ssl)
 {
     EcfsPeerRequest request;
     char head[ECFS_PEER_HEAD_MAX], id[ECFS_UUID_TEXT_SIZE];
-    int got = SSL_accept (ssl) == 1 ? SSL_read (ssl, head, sizeof head) : 0;
+    bool is_shaken = SSL_accept (ssl) == 1;
+    int got = is_shaken ? SSL_read (ssl, head, sizeof head) : 0;
+    atomic_fetch_add (&self->n_shaken, is_shaken);
+    atomic_fetch_add (&self->n_resumed, is_shaken && SSL_session_reused (ssl));
     if (got <= 0 || ecfs_peer_request_parse (head, (size_t) got, &request) <= 0)
         return;
     ecfs_uuid_text (&self->id, id);
@@ -312,6 +315,32 @@ static void test_headers_that_trickle_keep_nobody (void)
     other_free (other);
 }
 
+static void *call_once (void *data)
+{
+    Other *other = data;
+    EcfsPeerAnswer answer;
+    atomic_bool stopped = false;
+    g_autofree char *url = g_strdup_printf ("https://127.0.0.1:%u", other->port);
+    EcfsPeerRequest request = {.verb = ECFS_PEER_GET, .bytes = sizeof STORED};
+    g_assert_true (ecfs_peer_call (other->asker->client, url, &request, NULL, &stopped, &answer));
+    return NULL;
+}
+
+/* Each of a handle of its own. What the first has shown is not shown again: that takes a third of the processor. */
+static void test_connections_share_a_session (void)
+{
+    enum { CALLS = 4 };
+    pthread_t threads[CALLS];
+    Other *other = other_new (promise_for_ever); /* it has greeted by a first one */
+    for (unsigned i = 0; i < CALLS; i++)
+        g_assert_cmpint (pthread_create (&threads[i], NULL, call_once, other), ==, 0);
+    for (unsigned i = 0; i < CALLS; i++)
+        (void) pthread_join (threads[i], NULL); /* ours */
+    g_assert_cmpuint (atomic_load (&other->n_shaken), >=, CALLS + 1);
+    g_assert_cmpuint (atomic_load (&other->n_resumed), ==, atomic_load (&other->n_shaken) - 1);
+    other_free (other);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -322,5 +351,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/peer/who-promises-for-ever-is-left-alone", test_who_promises_for_ever_is_left_alone);
     g_test_add_func ("/peer/patience-is-as-long-as-all-others-take", test_patience_is_as_long_as_all_others_take);
     g_test_add_func ("/peer/headers-that-trickle-keep-nobody", test_headers_that_trickle_keep_nobody);
+    g_test_add_func ("/peer/connections-share-a-session", test_connections_share_a_session);
     return g_test_run ();
 }
