@@ -342,6 +342,7 @@
     X (JOURNAL_INSERT, "INSERT INTO journal (seq, time_ns, record) VALUES (?, ?, ?)") \
     X (OBJECT_BYTES_BETWEEN, "SELECT CAST (coalesce (sum (size + ?3), 0) AS BIGINT) FROM objects WHERE uuid > ?1 AND uuid <= ?2") \
     X (JOURNAL_LIST, "SELECT seq, time_ns, record FROM journal WHERE seq > ? ORDER BY seq LIMIT ?") \
+    X (JOURNAL_LAST, "SELECT seq, time_ns, record FROM journal ORDER BY seq DESC LIMIT 1") \
     X (JOURNAL_FIRST, "SELECT coalesce (min (seq), 0) FROM journal") \
     X (JOURNAL_BYTES, "SELECT CAST (coalesce (sum (length (record)), 0) AS BIGINT) FROM journal WHERE seq > ?") \
     X (JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ? AND seq < ?") \

@@ -304,6 +304,8 @@ bool ecfs_txn_begin (EcfsCatalog *self, GError **error)
     GError *why = NULL;
     ecfs_reading_end (self);
     ecfs_ahead (STMT_COUNTERS_GET, NULL, 0);
+    if (self->is_member) /* which may be another's, and is told of in this one's turn */
+        ecfs_ahead (STMT_JOURNAL_LAST, NULL, 0);
     ecfs_ahead_take (self);
     if (!ecfs_control (self, STMT_BEGIN, "BEGIN", &why)) {
         ecfs_catalog_judge (self, why);
@@ -370,7 +372,7 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
 
 bool ecfs_last_sum (EcfsCatalog *self, uint64_t sequence, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES], GError **error)
 {
-    autoquery *query = QUERY (self, JOURNAL_LIST, error, INT ((int64_t) sequence - 1), INT (1));
+    autoquery *query = ecfs_query (self, STMT_JOURNAL_LAST, NULL, 0, error);
     int found = ecfs_query_step (self, query, error);
     memset (ret_sum, 0, ECFS_JOURNAL_SUM_BYTES);
     if (found == 1 && (uint64_t) ecfs_column_number (query, 0) == sequence)
