@@ -118,7 +118,7 @@ static void settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self, con
             g_queue_push_tail (&left, flush);
         } else if (ended) {
             /* Overtaken by a change: what the caller wrote is to be durable, and the last release commits it. */
-            ecfs_answer_take_error (flush, overtaken ? NULL : error);
+            ecfs_answer_take_error (flush, overtaken || flush->forgives ? NULL : error);
             g_queue_push_tail (&self->durables, flush);
         } else {
             g_queue_push_tail (&left, flush);

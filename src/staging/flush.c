@@ -88,6 +88,14 @@ static EcfsStaged *find_replacement (EcfsArchive *archive, uint64_t parent, cons
     return ecfs_staged_find (archive, attr.ino);
 }
 
+/* What was closed: else the name would be told of with the content before, where this machine is lost meanwhile. */
+static bool waits_for_commit_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    bool is_closed = self->n_writers == 0 || self->promised_generation == self->generation;
+    return is_closed && !self->unlinked && self->committed_generation < self->generation &&
+           !ecfs_archive_config (table->archive)->commit_async;
+}
+
 void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const char *name, uint64_t new_parent,
                                 const char *new_name, EcfsStagedDone done, void *user)
 {
@@ -104,7 +112,12 @@ void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const cha
     ecfs_mutex_lock (&table->lock);
     answer->want = self->generation;
     bool durable = MAX (self->durable_generation, self->committed_generation) >= answer->want;
-    g_queue_push_tail (self->unlinked || durable ? &answers : &self->durables, answer);
+    if (waits_for_commit_locked (table, self)) {
+        answer->forgives = true;
+        want_commit_locked (table, self, answer);
+    } else {
+        g_queue_push_tail (self->unlinked || durable ? &answers : &self->durables, answer);
+    }
     ecfs_staged_step_locked (table, self);
     ecfs_mutex_unlock (&table->lock);
     ecfs_answer_all (&answers);
@@ -135,10 +148,11 @@ static int64_t expire_locked (EcfsStagedTable *table, EcfsStaged *self, int64_t 
             next_us = MIN (next_us, flush->deadline_us > now_us ? flush->deadline_us : now_us + EXPIRED_AGAIN_US);
             continue;
         }
-        flush->error = g_error_new (ECFS_ERROR, ETIMEDOUT,
-                                    "inode %" PRIu64
-                                    ": not stored within close_timeout; it stays in staging and the upload continues",
-                                    self->ino);
+        if (!flush->forgives)
+            flush->error = g_error_new (
+                ECFS_ERROR, ETIMEDOUT,
+                "inode %" PRIu64 ": not stored within close_timeout; it stays in staging and the upload continues",
+                self->ino);
         ecfs_staged_leave_behind_locked (table, self, l);
     }
     ecfs_staged_step_locked (table, self);

@@ -128,8 +128,9 @@ void ecfs_staged_hurry (EcfsStaged *self, const void *user);
  */
 void ecfs_staged_fsync (EcfsStaged *self, EcfsStagedDone done, void *user);
 /**
- * To be called before rename(2): a file that is about to take the place of another, and whose content was not flushed,
- * is made durable on this machine first. Otherwise a crash would leave neither the old content nor the new.
+ * To be called before rename(2) of a file that is about to take the place of another. What was closed of it is
+ * committed first, if it can be within close_timeout and commit = sync; what was not flushed is made durable on this
+ * machine. Otherwise a crash, or the loss of the machine, would leave neither the old content nor the new.
  */
 void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const char *name, uint64_t new_parent,
                                 const char *new_name, EcfsStagedDone done, void *user);

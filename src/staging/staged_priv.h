@@ -76,6 +76,7 @@ typedef struct EcfsWaiter {
     uint64_t order;      /* of asking */
     int64_t deadline_us; /* monotonic; of flushes */
     bool insists;        /* on `want` being committed: a change that overtakes the attempt is no answer */
+    bool forgives;       /* that it is not committed: durable is enough */
     bool closes;         /* what is durable when it is answered is promised */
     GError *error;       /* owned */
     EcfsStagedDone done;

@@ -584,6 +584,51 @@ def test_what_a_rename_replaces_stays_until_the_new_content_is_stored(place, arc
     assert "its former content stays" in mount.text()
 
 
+def change(path):
+    """A little in its middle, as is safe on this machine first."""
+    with open(path, "r+b") as file:
+        file.seek(100)
+        file.write(b"0123456789")
+    return lab.digest(path)
+
+
+def test_what_was_changed_is_stored_before_it_takes_the_place_of_another(place):
+    archive = place.archive([place.behind_proxy(name) for name in lab.NAMES], "rs:4+2")
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "changed", 2 * MIB, 1)
+    lab.write_pattern(mount.path / "file", MIB, 2)
+    archive.await_stored()
+    for endpoint in archive.endpoints:
+        endpoint.proxy.tell("throttle", 250_000)
+    expected = change(mount.path / "changed")
+    os.rename(mount.path / "changed", mount.path / "file")
+    fd = os.open(mount.path, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(fd)
+    os.close(fd)
+    mount.kill()
+    for path in (archive.path / "staging").iterdir():  # it is gone with its disk
+        path.unlink()
+    (archive.path / "staging/.ecfs-staging").touch()
+    for endpoint in archive.endpoints:
+        endpoint.proxy.tell("throttle", 0)
+    mount.start()
+    assert lab.digest(mount.path / "file") == expected
+
+
+def test_a_rename_does_not_fail_where_nothing_can_be_stored(place, archive):
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "changed", 2 * MIB, 1)
+    lab.write_pattern(mount.path / "file", MIB, 2)
+    archive.await_stored()
+    hide(archive, 3)
+    expected = change(mount.path / "changed")
+    os.rename(mount.path / "changed", mount.path / "file")
+    assert lab.digest(mount.path / "file") == expected
+    show(archive)
+    archive.await_stored()
+    assert lab.digest(mount.path / "file") == expected
+
+
 def test_a_staging_directory_that_is_another_is_not_taken_for_an_empty_one(place, archive):
     """As where it is a file system of its own that is not mounted today."""
     archive.configure("archive", commit="async")
