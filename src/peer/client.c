@@ -283,9 +283,11 @@ static bool perform (Call *self, const char *url)
     const char *problem = said[0] != '\0' ? said : curl_easy_strerror (result);
     if (is_silent)
         problem = "it has stopped answering";
-    if (result == CURLE_PEER_FAILED_VERIFICATION)
-        problem = "its certificate is not made from this archive's active key: after 'ecfs key rotate' give it the new "
-                  "key, and mount again";
+    /* One of an older key has an authority of the same name, whose signature OpenSSL cannot make sense of. */
+    if (result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CONNECT_ERROR)
+        problem =
+            "it does not show that it has this archive's active key: after 'ecfs key rotate' give it the new key, "
+            "and mount again";
     g_strlcpy (self->answer->problem, problem, sizeof self->answer->problem);
     return false;
 }

@@ -73,6 +73,8 @@ bool ecfs_peers_drop (EcfsPeers *self, const char *address)
         if (strcmp (peer->address, address) != 0 || peer->is_self)
             continue;
         any = peer->is_dropped = true;
+        peer->met_us = peer->rests_until_us = 0; /* it may be another process by now */
+        ecfs_ticker_nudge (self->greeter);
         g_free (peer->problem);
         peer->problem = g_strdup ("it was dropped, and is neither asked nor given anything");
     }

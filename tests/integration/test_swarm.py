@@ -2,6 +2,7 @@
 import json
 import signal
 import subprocess
+import time
 
 import lab
 import pytest
@@ -57,6 +58,23 @@ def test_one_that_was_dropped_gives_and_gets_nothing(place):
     forget(swarm, 1)
     swarm.read(1)
     assert given == (swarm_of(there)["served_bytes"], swarm_of(here)["served_bytes"])
+
+
+@pytest.mark.slow
+def test_one_that_was_just_mounted_anew_is_dropped_as_well(place):
+    """It has another name by then, and has asked before anybody here has greeted it."""
+    swarm = Swarm(place, 2)
+    swarm.warm(0)
+    there = swarm.followers[0]
+    there.mount.umount()
+    there.mount.start()
+    lab.until(lambda: swarm_of(there.archive, "list")["list"][0]["state"] == "up", 30, "it knows who gives")
+    lab.ecfs("swarm", "drop", swarm.archive.path, f"127.0.0.1:{swarm.ports[1]}")
+    time.sleep(2)
+    given = swarm_of(swarm.archive)["served_bytes"]
+    forget(swarm, 1)
+    swarm.read(1)
+    assert swarm_of(swarm.archive)["served_bytes"] == given
 
 
 @pytest.mark.slow

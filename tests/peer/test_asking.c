@@ -315,6 +315,25 @@ static void test_headers_that_trickle_keep_nobody (void)
     other_free (other);
 }
 
+/* Of the key that was rotated, or of none: that is what is to be told. */
+static void test_who_has_another_key_is_told_of (void)
+{
+    EcfsPeerAnswer answer;
+    atomic_bool stopped = false;
+    const uint8_t older[ECFS_KEY_BYTES] = {2};
+    const EcfsUuid id = ecfs_uuid_new ();
+    Other *other = other_new (promise_for_ever);
+    g_autofree char *url = g_strdup_printf ("https://127.0.0.1:%u", other->port);
+    EcfsPeerIdentity *identity = ecfs_peer_identity_new (older, &id);
+    EcfsPeerClient *client = ecfs_peer_client_new (identity, NULL);
+    EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
+    g_assert_false (ecfs_peer_call (client, url, &request, NULL, &stopped, &answer));
+    g_assert_nonnull (strstr (answer.problem, "ecfs key rotate"));
+    ecfs_peer_client_free (client);
+    ecfs_peer_identity_free (identity);
+    other_free (other);
+}
+
 static void *call_once (void *data)
 {
     Other *other = data;
@@ -351,6 +370,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/peer/who-promises-for-ever-is-left-alone", test_who_promises_for_ever_is_left_alone);
     g_test_add_func ("/peer/patience-is-as-long-as-all-others-take", test_patience_is_as_long_as_all_others_take);
     g_test_add_func ("/peer/headers-that-trickle-keep-nobody", test_headers_that_trickle_keep_nobody);
+    g_test_add_func ("/peer/who-has-another-key-is-told-of", test_who_has_another_key_is_told_of);
     g_test_add_func ("/peer/connections-share-a-session", test_connections_share_a_session);
     return g_test_run ();
 }
