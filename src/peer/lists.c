@@ -11,6 +11,7 @@ typedef struct List {
     EcfsCacheCell cell; /* first: the key */
     GList link;         /* in used */
     int64_t used_us;
+    bool has_source; /* the first has it, or was told to fetch it from endpoints */
     unsigned n;
     EcfsUuid ids[ECFS_PEERS_MAX];
 } List;
@@ -67,6 +68,7 @@ static List *list_of (EcfsPeerLists *self, const EcfsCacheCell *cell, int64_t no
         g_queue_unlink (&self->used, &list->link);
         list->n = list->used_us < before_us ? 0 : list->n; /* who had it then may not any more */
     }
+    list->has_source = list->has_source && list->n > 0;
     g_queue_push_tail_link (&self->used, &list->link);
     list->used_us = now_us;
     return list;
@@ -86,14 +88,26 @@ static void strike (List *list, const EcfsUuid *id)
     if (place < 0)
         return;
     list->n--;
+    list->has_source = list->has_source && place > 0;
     memmove (list->ids + place, list->ids + place + 1, (list->n - (unsigned) place) * sizeof *list->ids);
+}
+
+/* It may be on the list already. */
+static void make_source (List *list, const EcfsUuid *id)
+{
+    strike (list, id);
+    list->n = MIN (list->n, ECFS_PEERS_MAX - 1);
+    memmove (list->ids + 1, list->ids, list->n * sizeof *list->ids);
+    list->ids[0] = *id;
+    list->n++;
+    list->has_source = true;
 }
 
 void ecfs_peer_lists_has (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *id, int64_t now_us)
 {
     List *list = list_of (self, cell, now_us);
-    if (list->n == 0)
-        list->ids[list->n++] = *id;
+    if (!list->has_source)
+        make_source (list, id);
 }
 
 static bool ask (List *list, const EcfsUuid *asker, EcfsUuid *ret_from)
@@ -104,8 +118,10 @@ static bool ask (List *list, const EcfsUuid *asker, EcfsUuid *ret_from)
         place = (int) list->n;
     if (is_listed && place == (int) list->n && list->n < ECFS_PEERS_MAX)
         list->ids[list->n++] = *asker;
-    if (place == 0)
+    if (place == 0) {
+        list->has_source = list->n > 0;
         return false;
+    }
     *ret_from = list->ids[(place - 1) / ECFS_PEER_FAN_OUT];
     return true;
 }
@@ -123,15 +139,20 @@ bool ecfs_peer_lists_join (EcfsPeerLists *self, const EcfsCacheCell *cell, const
 {
     List *list = list_of (self, cell, now_us);
     strike (list, without);
-    return list->n > 0 && ask (list, asker, ret_from);
+    if (list->n > 0 && ecfs_uuid_equal (&list->ids[0], asker))
+        list->has_source = false; /* so it has it no more */
+    if (list->has_source)
+        return ask (list, asker, ret_from);
+    strike (list, asker); /* who only hopes would be sent to others that do, and they to it */
+    return false;
 }
 
 bool ecfs_peer_lists_claim (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker, int64_t now_us,
                             EcfsUuid *ret_from)
 {
     List *list = list_of (self, cell, now_us);
-    if (list->n == 0)
-        list->ids[list->n++] = *asker;
+    if (!list->has_source)
+        make_source (list, asker);
     *ret_from = list->ids[0];
     return ecfs_uuid_equal (ret_from, asker);
 }

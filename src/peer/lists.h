@@ -17,7 +17,7 @@ EcfsPeerLists *ecfs_peer_lists_new (void);
 /** NULL is accepted. */
 void ecfs_peer_lists_free (EcfsPeerLists *self);
 
-/** @id has the segment. Counts where nobody has asked before. */
+/** @id has the segment. Counts where nobody else is known to have it or to fetch it from endpoints. */
 void ecfs_peer_lists_has (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *id, int64_t now_us);
 
 /**
@@ -26,12 +26,13 @@ void ecfs_peer_lists_has (EcfsPeerLists *self, const EcfsCacheCell *cell, const 
  */
 bool ecfs_peer_lists_ask (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker,
                           const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from);
-/** The same, but where there is nobody yet @asker does not become the first. */
+/** The same, but @asker will not fetch it from endpoints: false where nobody is known to have it or to do so, and then
+ * it is on no list, so that those who only hope do not wait for one another. */
 bool ecfs_peer_lists_join (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker,
                            const EcfsUuid *without, int64_t now_us, EcfsUuid *ret_from);
 
-/** Whether @asker is the first, or nobody was: then it is to fetch the segment from endpoints. Else *ret_from has it,
- * or is to. Nobody comes onto a list that others are on. */
+/** Whether @asker is to fetch the segment from endpoints, as nobody else is known to have it or to do so. Else
+ * *ret_from has it, or is to, and @asker comes onto no list. */
 bool ecfs_peer_lists_claim (EcfsPeerLists *self, const EcfsCacheCell *cell, const EcfsUuid *asker, int64_t now_us,
                             EcfsUuid *ret_from);
 

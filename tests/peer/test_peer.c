@@ -146,6 +146,34 @@ static void test_a_claim_holds_for_one_and_an_offer_for_none (void)
     ecfs_peer_lists_free (lists);
 }
 
+/* As it happened where a slow line took the connections of the one that fetched: all waited for one another, each for
+ * seconds, and came back. */
+static void test_those_who_only_hope_are_not_sent_to_each_other (void)
+{
+    EcfsUuid from, nil = {{0}}, one = id_of (1), wants = id_of (9);
+    EcfsCacheCell cell = cell_of (3);
+    EcfsPeerLists *lists = ecfs_peer_lists_new ();
+    g_assert_true (ecfs_peer_lists_claim (lists, &cell, &wants, 0, &from));
+    for (unsigned i = 2; i <= 6; i++) {
+        EcfsUuid id = id_of (i);
+        g_assert_true (ecfs_peer_lists_join (lists, &cell, &id, &nil, 0, &from));
+    }
+    for (unsigned i = 2; i <= 6; i++) { /* the one that fetched has failed */
+        EcfsUuid id = id_of (i);
+        g_assert_false (ecfs_peer_lists_join (lists, &cell, &id, &wants, 0, &from));
+    }
+    g_assert_true (ecfs_peer_lists_claim (lists, &cell, &one, 0, &from)); /* so it takes over at once, … */
+    g_assert_true (ecfs_peer_lists_join (lists, &cell, &wants, &nil, 0, &from));
+    g_assert_true (ecfs_uuid_equal (&from, &one));
+    g_assert_false (ecfs_peer_lists_join (lists, &cell, &one, &nil, 0, &from)); /* … until it has nothing, either */
+    g_assert_true (ecfs_peer_lists_ask (lists, &cell, &one, &nil, 0, &from));   /* who joined meanwhile may have it */
+    g_assert_true (ecfs_uuid_equal (&from, &wants));
+    ecfs_peer_lists_has (lists, &cell, &one, 0); /* better, who does */
+    g_assert_true (ecfs_peer_lists_join (lists, &cell, &wants, &nil, 0, &from));
+    g_assert_true (ecfs_uuid_equal (&from, &one));
+    ecfs_peer_lists_free (lists);
+}
+
 static void test_lists_do_not_grow_for_ever (void)
 {
     EcfsUuid from, nil = {{0}}, id = id_of (1);
@@ -260,6 +288,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/peer/who-gives-nothing-is-off-the-list", test_who_gives_nothing_is_off_the_list);
     g_test_add_func ("/peer/a-claim-holds-for-one-and-an-offer-for-none",
                      test_a_claim_holds_for_one_and_an_offer_for_none);
+    g_test_add_func ("/peer/those-who-only-hope-are-not-sent-to-each-other",
+                     test_those_who_only_hope_are_not_sent_to_each_other);
     g_test_add_func ("/peer/lists-do-not-grow-for-ever", test_lists_do_not_grow_for_ever);
     g_test_add_func ("/peer/a-new-list-takes-the-place-of-the-oldest", test_a_new_list_takes_the_place_of_the_oldest);
     g_test_add_func ("/peer/who-has-the-key-is-known", test_who_has_the_key_is_known);
