@@ -8,11 +8,12 @@
 
 #include <string.h>
 
-#define LOOK_US       150000 /* endpoints are asked then, if there is no answer of the cache */
-#define LONG_LOOK_US  600000 /* … or then, where peers read from the same endpoints */
-#define PEER_SPARE_US 500000 /* that peers may take beyond … */
-#define PEER_TIMES    2      /* … so many times what endpoints would */
-#define OUTLOOK_US    250000 /* how often that is looked at */
+#define LOOK_US       150000  /* endpoints are asked then, if there is no answer of the cache */
+#define LONG_LOOK_US  600000  /* … or then, where peers read from the same endpoints */
+#define CHAIN_LOOK_US 2500000 /* … while what these give cannot be judged yet: it is less than a segment */
+#define PEER_SPARE_US 500000  /* that peers may take beyond … */
+#define PEER_TIMES    2       /* … so many times what endpoints would */
+#define OUTLOOK_US    250000  /* how often that is looked at */
 #define CHAIN_REST_US 10000000
 
 /* A look that is under way. Holds a reference to the reader, and one to its fetch, which may be given up before the
@@ -24,6 +25,7 @@ struct EcfsFetchLook {
     bool has_begun;       /* guarded by reader lock */
     unsigned *packets;    /* which each range is of */
     bool has_memory;      /* all ranges have; the thread's that is asked */
+    bool awaits_chain;    /* guarded by reader lock */
     bool asks_peers;      /* the cache had it not; guarded by reader lock, like the next */
     size_t granted_bytes; /* for the memory of all ranges, while peers are asked */
     int64_t outlook_us;   /* when what endpoints would take was looked at */
@@ -241,6 +243,7 @@ static bool awaits_chain_locked (EcfsReader *reader, Look *look) ECFS_REQUIRES (
 {
     if (!reader->seeks_chain || !is_for_peers_locked (reader, look) || look->fetch->wish == ECFS_PEER_SHARE)
         return false;
+    look->awaits_chain = ecfs_peers_any (reader->params.peers);
     g_ptr_array_add (reader->awaiting, look);
     return true;
 }
@@ -449,6 +452,8 @@ bool ecfs_fetch_give_up_locked (EcfsFetch *self, int64_t now_us)
         return give_up_peers_locked (self, now_us);
     bool may_ask_peers = self->whole && self->reader->params.peers != NULL;
     int64_t most_us = may_ask_peers ? LONG_LOOK_US : LOOK_US;
+    if (self->look != NULL && self->look->awaits_chain)
+        most_us = CHAIN_LOOK_US;
     if (self->state != FETCH_LOOKING || ecfs_own_us () - self->looked_us < most_us)
         return false;
     ecfs_fetch_leave_look_locked (self);

@@ -1,7 +1,8 @@
 /* What a reader knows of its lanes, and makes of it for the scheduler. */
 #include "object/reader_priv.h"
 
-#define SHARE_STALL_US G_USEC_PER_SEC /* nobody here waits, and others for longer: many may share a line */
+#define SHARE_STALL_US (3 * G_USEC_PER_SEC) /* nobody here waits, and others for longer: many may share a line */
+#define COMMON_TIMES   2                    /* … and so many times as long as all of them are silent */
 
 /* Returns whether it has become suspect. */
 static bool refresh_lane (EcfsLane *lane, EcfsEndpoint *endpoint, int64_t now_us)
@@ -103,16 +104,44 @@ static void look_ahead (EcfsFetchSlot *slot, EcfsCandidate *lane)
     ecfs_lane_look_ahead (&reader->lanes[slot->index], forecast, fetch->slot_bytes, lane);
 }
 
+/* For how long even those show nothing that the code could not do without: that is a line that all share. */
+static int64_t common_silence_us (const EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock)
+{
+    const EcfsReader *reader = self->reader;
+    int64_t longest_us[ECFS_CODEC_MAX_N] = {0}; /* in falling order */
+    unsigned n_spare = reader->n - reader->params.layout.k;
+    for (unsigned i = 0; i < reader->n; i++) {
+        const EcfsFetchSlot *slot = &self->slots[i];
+        const EcfsLane *lane = &reader->lanes[i];
+        int64_t us = lane->n_running == 0 ? 0 : ecfs_lane_silent_us (lane, slot->asked ? slot->asked_us : 0, now_us);
+        for (unsigned j = 0; us > 0 && j <= n_spare; j++) {
+            int64_t other_us = longest_us[j];
+            longest_us[j] = MAX (us, other_us);
+            us = MIN (us, other_us);
+        }
+    }
+    return longest_us[n_spare];
+}
+
+/* How long a lane may be silent before others are asked in its place; less than its stall time: does not matter. While
+ * many read the same by one line, asking more of it makes all of them slower. */
+static int64_t spare_us_locked (const EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock)
+{
+    int64_t spare_us = self->wish == ECFS_PEER_WANTED ? 0 : SHARE_STALL_US;
+    bool is_shared = self->is_claimed && ecfs_reader_is_shared_locked (self->reader, now_us);
+    return spare_us + (is_shared ? COMMON_TIMES * common_silence_us (self, now_us) : 0);
+}
+
 void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *ret_lanes)
 {
     EcfsReader *reader = self->reader;
     const bool cheap = reader->params.policy.cheap;
+    const int64_t spare_us = spare_us_locked (self, now_us);
     for (unsigned i = 0; i < reader->n; i++) {
         const EcfsLane *health = &reader->lanes[i];
         EcfsFetchSlot *slot = &self->slots[i];
         bool silent = !self->patient && ecfs_lane_is_silent (health);
-        bool may_wait =
-            self->wish != ECFS_PEER_WANTED && ecfs_lane_silent_us (health, slot->asked_us, now_us) < SHARE_STALL_US;
+        bool may_wait = ecfs_lane_silent_us (health, slot->asked_us, now_us) < spare_us;
         EcfsCandidate *lane = &ret_lanes[i];
         *lane = (EcfsCandidate){.stored = reader->stripes[i].endpoint != NULL,
                                 .arrived = slot->arrived,

@@ -218,6 +218,8 @@ void ecfs_reader_begin_locked (EcfsReader *self, uint64_t segment, EcfsPeerWish 
 bool ecfs_reader_has_peers (const EcfsReader *self);
 /* share.c: begins what is to be fetched for others as well. */
 void ecfs_reader_share_locked (EcfsReader *self, int64_t now_us, GPtrArray *finished) ECFS_REQUIRES (self->lock);
+/* Whether there is a sign of others that read the same. */
+bool ecfs_reader_is_shared_locked (const EcfsReader *self, int64_t now_us) ECFS_REQUIRES (self->lock);
 /* Peers do not want it to be fetched, or have not what may come of them: no more of such until the program has read on.
  */
 void ecfs_reader_refused_locked (EcfsReader *self, EcfsPeerWish wish) ECFS_REQUIRES (self->lock);

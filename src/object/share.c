@@ -101,14 +101,14 @@ void ecfs_reader_note_given_locked (EcfsReader *self, int64_t took_us)
         self->n_at_once--;
 }
 
-static bool is_shared_locked (const EcfsReader *self, int64_t now_us) ECFS_REQUIRES (self->lock)
+bool ecfs_reader_is_shared_locked (const EcfsReader *self, int64_t now_us)
 {
     return self->sign_us != 0 && now_us - self->sign_us <= SIGN_US;
 }
 
 unsigned ecfs_reader_window_locked (const EcfsReader *self)
 {
-    return is_shared_locked (self, self->asked_us) ? MIN (self->window, self->n_at_once) : self->window;
+    return ecfs_reader_is_shared_locked (self, self->asked_us) ? MIN (self->window, self->n_at_once) : self->window;
 }
 
 void ecfs_reader_share_locked (EcfsReader *self, int64_t now_us, GPtrArray *finished)
@@ -124,7 +124,7 @@ void ecfs_reader_share_locked (EcfsReader *self, int64_t now_us, GPtrArray *fini
         if (ecfs_fetch_is_shared_locked (fetch))
             self->sign_us = now_us;
     }
-    if (!is_shared_locked (self, now_us))
+    if (!ecfs_reader_is_shared_locked (self, now_us))
         return;
     (void) range_locked (self, &first);
     g_hash_table_foreach_remove (self->claims, is_passed, &first); /* how many these were does not matter */

@@ -352,6 +352,14 @@ static bool is_hope_locked (const EcfsPeers *self) ECFS_REQUIRES (self->lock)
     return any;
 }
 
+bool ecfs_peers_any (EcfsPeers *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool any = is_hope_locked (self);
+    ecfs_mutex_unlock (&self->lock);
+    return any;
+}
+
 bool ecfs_peers_look (EcfsPeers *self, EcfsPeerLook *look)
 {
     ecfs_mutex_lock (&self->lock);

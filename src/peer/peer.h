@@ -85,6 +85,8 @@ typedef struct EcfsPeerLook {
     atomic_bool is_late;          /* … or somebody has begun without them */
 } EcfsPeerLook;
 
+/** Whether somebody may be there to ask. */
+bool ecfs_peers_any (EcfsPeers *self);
 /** Asks; @look stays the caller's. False: there is nobody to ask, and nothing of it is called. When it was answered,
  * the cell counts as being fetched by us until ecfs_peers_settle (), which is due once. */
 bool ecfs_peers_look (EcfsPeers *self, EcfsPeerLook *look);
