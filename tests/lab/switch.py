@@ -22,9 +22,11 @@ def _checked(result):
 
 
 def held(device, number, bytes_per_s):
+    """Packets queue for a quarter of a second, as at most lines. One of a thousand of them, which may have 64 KiB each, would
+    queue for 13 s at 5 MB/s while many connections share it: longer than servers and clients wait for an answer."""
     burst = max(128 << 10, bytes_per_s // 200)
     return [f"class add dev {device} parent 1: classid 1:{number:x} htb rate {bytes_per_s * 8}bit burst {burst} cburst {burst} quantum 65536",
-            f"qdisc add dev {device} parent 1:{number:x} {MANY_PACKETS}"]
+            f"qdisc add dev {device} parent 1:{number:x} bfifo limit {max(bytes_per_s // 4, 1 << 20)}"]
 
 
 class Namespace:
