@@ -4,19 +4,20 @@
 
 #include <inttypes.h>
 
-#define EXPIRED_AGAIN_US G_USEC_PER_SEC /* a flush past its deadline whose attempt is just being published */
+#define RENAME_US        (10 * G_USEC_PER_SEC) /* the kernel keeps both directories locked meanwhile */
+#define EXPIRED_AGAIN_US G_USEC_PER_SEC        /* a flush past its deadline whose attempt is just being published */
 
 static bool commits_at_flush_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
 {
     return !ecfs_archive_config (table->archive)->commit_async && ecfs_staged_is_worth_locked (table, self);
 }
 
-/* Begins to wait for a commit of what is there now. */
-static void want_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsWaiter *answer)
+/* Begins to wait for a commit of what is there now, for close_timeout or @most_us. */
+static void want_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsWaiter *answer, int64_t most_us)
     ECFS_REQUIRES (table->lock)
 {
     answer->order = ++table->last_order;
-    answer->deadline_us = ecfs_now_us () + ecfs_archive_config (table->archive)->close_timeout_us;
+    answer->deadline_us = ecfs_now_us () + MIN (ecfs_archive_config (table->archive)->close_timeout_us, most_us);
     g_queue_push_tail (&self->flushes, answer);
     g_hash_table_add (table->flushing, self);
     ecfs_staged_schedule_locked (table, answer->deadline_us);
@@ -42,7 +43,7 @@ void ecfs_staged_flush (EcfsStaged *self, EcfsStagedDone done, void *user)
     if (self->unlinked || self->committed_generation >= flush->want)
         g_queue_push_tail (&answers, flush);
     else if (commits_at_flush_locked (table, self))
-        want_commit_locked (table, self, flush);
+        want_commit_locked (table, self, flush, INT64_MAX);
     else
         g_queue_push_tail (self->durable_generation >= flush->want ? &answers : &self->durables, flush);
     if (self->durable_generation == self->generation)
@@ -62,7 +63,7 @@ void ecfs_staged_fsync (EcfsStaged *self, EcfsStagedDone done, void *user)
     answer->insists = true;
     bool committed = self->unlinked || self->committed_generation >= answer->want;
     if (!committed && remote)
-        want_commit_locked (table, self, answer);
+        want_commit_locked (table, self, answer, INT64_MAX);
     else if (!committed)
         g_queue_push_tail (&self->durables, answer);
     if (!committed)
@@ -114,7 +115,7 @@ void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const cha
     bool durable = MAX (self->durable_generation, self->committed_generation) >= answer->want;
     if (waits_for_commit_locked (table, self)) {
         answer->forgives = true;
-        want_commit_locked (table, self, answer);
+        want_commit_locked (table, self, answer, RENAME_US);
     } else {
         g_queue_push_tail (self->unlinked || durable ? &answers : &self->durables, answer);
     }

@@ -7,6 +7,7 @@ import pty
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import lab
@@ -612,6 +613,27 @@ def test_what_was_changed_is_stored_before_it_takes_the_place_of_another(place):
     for endpoint in archive.endpoints:
         endpoint.proxy.tell("throttle", 0)
     mount.start()
+    assert lab.digest(mount.path / "file") == expected
+
+
+@pytest.mark.slow
+def test_a_rename_waits_for_ten_seconds_at_most(place):
+    """The kernel keeps both directories locked meanwhile."""
+    archive = place.archive([place.behind_proxy(name) for name in lab.NAMES], "rs:4+2")
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "changed", 4 * MIB, 1)
+    lab.write_pattern(mount.path / "file", MIB, 2)
+    archive.await_stored()
+    for endpoint in archive.endpoints:
+        endpoint.proxy.tell("throttle", 20_000)
+    expected = change(mount.path / "changed")
+    begun = time.monotonic()
+    os.rename(mount.path / "changed", mount.path / "file")
+    assert time.monotonic() - begun < 25
+    assert lab.digest(mount.path / "file") == expected
+    for endpoint in archive.endpoints:
+        endpoint.proxy.tell("throttle", 0)
+    archive.await_stored()
     assert lab.digest(mount.path / "file") == expected
 
 
