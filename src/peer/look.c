@@ -38,9 +38,9 @@ static void note_down (EcfsPeers *self, EcfsPeer *peer, const EcfsPeerAnswer *an
     const char *problem = answer->problem[0] != '\0' ? answer->problem : "it does not answer as a peer does";
     ecfs_mutex_lock (&self->lock);
     bool is_down = ++peer->n_failures >= FAILURES || !answer->is_silent;
-    bool is_news = is_down && !ecfs_uuid_is_nil (&peer->id);
+    bool is_news = is_down && !ecfs_uuid_is_nil (&peer->id) && !peer->is_dropped;
     if (is_down) {
-        peer->id = (EcfsUuid){{0}};
+        peer->id = peer->is_dropped ? peer->id : (EcfsUuid){{0}}; /* it may still ask */
         peer->rests_until_us = ecfs_now_us () + DOWN_US;
     }
     note_problem_locked (peer, problem);

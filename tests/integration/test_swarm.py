@@ -78,6 +78,20 @@ def test_one_that_was_just_mounted_anew_is_dropped_as_well(place):
 
 
 @pytest.mark.slow
+def test_one_that_serves_no_more_is_dropped_as_well(place):
+    """It does not answer a greeting, but still asks."""
+    swarm = Swarm(place, 2)
+    swarm.warm(0)
+    lab.ecfs("swarm", "stop", swarm.followers[0].archive.path)
+    lab.ecfs("swarm", "drop", swarm.archive.path, f"127.0.0.1:{swarm.ports[1]}")
+    time.sleep(3)
+    given = swarm_of(swarm.archive)["served_bytes"]
+    forget(swarm, 1)
+    swarm.read(1)
+    assert swarm_of(swarm.archive)["served_bytes"] == given
+
+
+@pytest.mark.slow
 def test_one_that_only_takes_can_be_dropped(place):
     swarm = Swarm(place, 2)
     swarm.warm(0)
