@@ -4,7 +4,7 @@
 
 #define MOST_WAITING 64 /* statements, … */
 #define MOST_BYTES   (64u << 10)
-#define MOST_AHEAD   10
+#define MOST_AHEAD   12
 
 /* A statement with values of its own. */
 typedef struct Command {
