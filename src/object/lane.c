@@ -68,7 +68,7 @@ void ecfs_lane_measure (EcfsLane *self, int64_t now_us)
 uint64_t ecfs_lane_asked (EcfsLane *self, uint64_t bytes, int64_t now_us)
 {
     if (self->n_running++ == 0) {
-        self->owed_since_us = now_us;
+        self->busy_since_us = self->owed_since_us = now_us;
         self->came_bytes = 0;
     }
     return self->asked_bytes += bytes;
@@ -97,7 +97,7 @@ void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes)
 
 int64_t ecfs_lane_silent_us (const EcfsLane *self, int64_t asked_us, int64_t now_us)
 {
-    return now_us - MAX (MAX (self->last_byte_us, self->moved_us), asked_us);
+    return now_us - MAX (MAX (self->last_byte_us, self->moved_us), MAX (self->busy_since_us, asked_us));
 }
 
 bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us)

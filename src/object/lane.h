@@ -31,6 +31,7 @@ typedef struct EcfsLane {
     uint64_t asked_bytes;    /* in all */
     uint64_t passed_bytes;   /* of them those that came, and those that will not */
     unsigned n_running;      /* packets that are asked */
+    int64_t busy_since_us;   /* since when there was always one */
     int64_t owed_since_us;   /* at the last tick; 0: nothing was owed */
     uint64_t came_bytes;     /* since then */
     double bytes_per_s;      /* to this reader, of late; 0: not known */
@@ -77,7 +78,8 @@ void ecfs_lane_moved (EcfsLane *self, int64_t asked_us, int64_t now_us);
 /** A packet ended, and @left_bytes of it will not come. */
 void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes);
 
-/** Since when it shows nothing: no byte for this reader, nor for another. */
+/** For how long it has owed something and shown nothing: no byte for this reader, nor for another. @asked_us: when what
+ * is waited for was asked; 0: anything. */
 int64_t ecfs_lane_silent_us (const EcfsLane *self, int64_t asked_us, int64_t now_us);
 /** Whether it shows nothing for longer than its stall time, while it owes a packet; it is stalled then. False when it
  * was before. */

@@ -104,23 +104,17 @@ static void look_ahead (EcfsFetchSlot *slot, EcfsCandidate *lane)
     ecfs_lane_look_ahead (&reader->lanes[slot->index], forecast, fetch->slot_bytes, lane);
 }
 
-/* For how long even those show nothing that the code could not do without: that is a line that all share. */
 static int64_t common_silence_us (const EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock)
 {
     const EcfsReader *reader = self->reader;
-    int64_t longest_us[ECFS_CODEC_MAX_N] = {0}; /* in falling order */
-    unsigned n_spare = reader->n - reader->params.layout.k;
+    int64_t silent_us[ECFS_CODEC_MAX_N];
     for (unsigned i = 0; i < reader->n; i++) {
         const EcfsFetchSlot *slot = &self->slots[i];
         const EcfsLane *lane = &reader->lanes[i];
-        int64_t us = lane->n_running == 0 ? 0 : ecfs_lane_silent_us (lane, slot->asked ? slot->asked_us : 0, now_us);
-        for (unsigned j = 0; us > 0 && j <= n_spare; j++) {
-            int64_t other_us = longest_us[j];
-            longest_us[j] = MAX (us, other_us);
-            us = MIN (us, other_us);
-        }
+        int64_t asked_us = slot->asked ? slot->asked_us : 0;
+        silent_us[i] = lane->n_running == 0 ? 0 : ecfs_lane_silent_us (lane, asked_us, now_us);
     }
-    return longest_us[n_spare];
+    return ecfs_common_us (silent_us, reader->n, reader->n - reader->params.layout.k);
 }
 
 /* How long a lane may be silent before others are asked in its place; less than its stall time: does not matter. While

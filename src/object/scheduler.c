@@ -169,20 +169,26 @@ static int64_t lateness_us (const EcfsCandidate *lane)
     return due_us (lane) - lane->promised_us;
 }
 
-/* How late even those are that the code could not do without: that is this machine, or a line that all share. */
-static int64_t common_lateness_us (const Task *task, const bool *hoped)
+int64_t ecfs_common_us (const int64_t *us, unsigned n, unsigned n_spare)
 {
-    int64_t latest_us[ECFS_CODEC_MAX_N] = {0}; /* in falling order */
-    unsigned n_spare = task->n - ecfs_codec_k (task->codec);
-    for (unsigned i = 0; i < task->n; i++) {
-        int64_t us = hoped[i] && task->lanes[i].asked ? lateness_us (&task->lanes[i]) : 0;
-        for (unsigned j = 0; us > 0 && j <= n_spare; j++) {
-            int64_t other_us = latest_us[j];
-            latest_us[j] = MAX (us, other_us);
-            us = MIN (us, other_us);
+    int64_t longest_us[ECFS_CODEC_MAX_N] = {0}; /* in falling order */
+    for (unsigned i = 0; i < n; i++) {
+        int64_t one_us = us[i];
+        for (unsigned j = 0; one_us > 0 && j <= n_spare; j++) {
+            int64_t other_us = longest_us[j];
+            longest_us[j] = MAX (one_us, other_us);
+            one_us = MIN (one_us, other_us);
         }
     }
-    return latest_us[n_spare];
+    return longest_us[n_spare];
+}
+
+static int64_t common_lateness_us (const Task *task, const bool *hoped)
+{
+    int64_t late_us[ECFS_CODEC_MAX_N];
+    for (unsigned i = 0; i < task->n; i++)
+        late_us[i] = hoped[i] && task->lanes[i].asked ? lateness_us (&task->lanes[i]) : 0;
+    return ecfs_common_us (late_us, task->n, task->n - ecfs_codec_k (task->codec));
 }
 
 /* The latest of what is hoped for and later than it was promised; n: there is none. */

@@ -75,4 +75,8 @@ EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy
 unsigned ecfs_hedges_left (const EcfsReadPolicy *policy, uint64_t received_bytes, uint64_t extra_bytes,
                            uint64_t packet_bytes);
 
+/** How late, or silent, even those of @n lanes are that the code could not do without, all but the @n_spare worst: that
+ * is this machine, or a line that all share. Thread-safe. */
+int64_t ecfs_common_us (const int64_t *us, unsigned n, unsigned n_spare);
+
 #endif

@@ -118,6 +118,35 @@ static void test_end_of_silence (void)
     g_assert_false (ecfs_lane_is_silent (&queues));
 }
 
+/* What it did before it was asked for anything is not its silence, as if it had been asked all the time. */
+static void test_idle_is_not_silent (void)
+{
+    EcfsLane lane = {0};
+    const int64_t asked_us = 60 * G_USEC_PER_SEC;
+    (void) ecfs_lane_asked (&lane, 1000, G_USEC_PER_SEC);
+    ecfs_lane_moved (&lane, G_USEC_PER_SEC, G_USEC_PER_SEC + 500);
+    ecfs_lane_done (&lane, 0);
+    (void) ecfs_lane_asked (&lane, 1000, asked_us);
+    g_assert_cmpint (ecfs_lane_silent_us (&lane, 0, asked_us + 700), ==, 700);
+    ecfs_lane_measure (&lane, asked_us + 800); /* nor does a tick end it */
+    (void) ecfs_lane_asked (&lane, 1000, asked_us + 900);
+    g_assert_cmpint (ecfs_lane_silent_us (&lane, 0, asked_us + 1000), ==, 1000);
+    g_assert_cmpint (ecfs_lane_silent_us (&lane, asked_us + 900, asked_us + 1000), ==, 100);
+    ecfs_lane_moved (&lane, asked_us, asked_us + 1000);
+    g_assert_cmpint (ecfs_lane_silent_us (&lane, 0, asked_us + 1000), ==, 0);
+}
+
+static void test_common_silence (void)
+{
+    const int64_t us[] = {300, 0, 5000, 400, 200, 100};
+    g_assert_cmpint (ecfs_common_us (us, 6, 0), ==, 5000);
+    g_assert_cmpint (ecfs_common_us (us, 6, 2), ==, 300);
+    g_assert_cmpint (ecfs_common_us (us, 6, 4), ==, 100);
+    g_assert_cmpint (ecfs_common_us (us, 6, 5), ==, 0); /* one delivers, and it is enough */
+    const int64_t early_us[] = {-5, -3, 7};
+    g_assert_cmpint (ecfs_common_us (early_us, 3, 1), ==, 0);
+}
+
 static void test_due_time (void)
 {
     g_assert_cmpint (ecfs_due_us (3000000, 1e6, 500, 100), ==, 3000400);
@@ -136,6 +165,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/lane/a-stall-is-found-first-where-silences-are-usually-long", test_stalled_first);
     g_test_add_func ("/lane/a-packet-in-the-queue-is-found-by-its-reader-only", test_stalled_alone);
     g_test_add_func ("/lane/silence-ends-with-a-byte-an-answer-or-after-5-s", test_end_of_silence);
+    g_test_add_func ("/lane/what-was-idle-is-silent-since-it-was-asked", test_idle_is_not_silent);
+    g_test_add_func ("/lane/common-is-what-the-code-cannot-do-without", test_common_silence);
     g_test_add_func ("/lane/what-hardly-moves-is-due-some-day", test_due_time);
     return g_test_run ();
 }
