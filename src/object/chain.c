@@ -1,7 +1,5 @@
 #include "object/chain.h"
 
-#include "util/sha256_lanes.h"
-
 #include <string.h>
 
 #define PIECES       ECFS_SHA256_LANES /* of a whole segment, at most */
@@ -252,13 +250,12 @@ static bool all_lead (const EcfsLayout *layout, const EcfsSealKeys *keys, uint64
     return good;
 }
 
-bool ecfs_chain_fits (const GByteArray *self, const EcfsLayout *layout, const EcfsSealKeys *keys, uint64_t segment,
-                      const uint8_t *const *packets)
+bool ecfs_chain_fits_by (const GByteArray *self, const EcfsLayout *layout, const EcfsSealKeys *keys, uint64_t segment,
+                         const uint8_t *const *packets, EcfsSha256Lanes run)
 {
     uint32_t piece_bytes = piece_bytes_of (self, layout);
     if (piece_bytes == 0)
         return false;
-    EcfsSha256Lanes run = ecfs_sha256_lanes ();
     uint32_t bytes = ecfs_layout_content_bytes (layout, segment);
     uint64_t n = divide_up (bytes, piece_bytes);
     const uint8_t *links =
@@ -270,4 +267,10 @@ bool ecfs_chain_fits (const GByteArray *self, const EcfsLayout *layout, const Ec
                        links + (n - 1) * ECFS_CHAIN_LINK_BYTES);
     ecfs_cipher_free (place.cipher);
     return good;
+}
+
+bool ecfs_chain_fits (const GByteArray *self, const EcfsLayout *layout, const EcfsSealKeys *keys, uint64_t segment,
+                      const uint8_t *const *packets)
+{
+    return ecfs_chain_fits_by (self, layout, keys, segment, packets, ecfs_sha256_lanes ());
 }

@@ -15,6 +15,7 @@
 
 #include "object/reader.h"
 #include "util/sha256.h"
+#include "util/sha256_lanes.h"
 
 #define ECFS_CHAIN_LINK_BYTES   ECFS_SHA256_SIZE
 #define ECFS_CHAIN_UNIT_BYTES   2048u
@@ -41,6 +42,9 @@ bool ecfs_chain_is_of (const GByteArray *self, const EcfsLayout *layout);
  */
 bool ecfs_chain_fits (const GByteArray *self, const EcfsLayout *layout, const EcfsSealKeys *keys, uint64_t segment,
                       const uint8_t *const *packets);
+/** The same, with pieces of a segment in the lanes of @run; NULL: one after the other. For tests. */
+bool ecfs_chain_fits_by (const GByteArray *self, const EcfsLayout *layout, const EcfsSealKeys *keys, uint64_t segment,
+                         const uint8_t *const *packets, EcfsSha256Lanes run);
 
 /**
  * Looks for the chain in the footers of the object's stripes, at two endpoints at once. @params: of a reader, with

@@ -2,12 +2,15 @@
 
 #include "util/sha256.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define BLOCK_WORDS 16
 #define ROUNDS      64
 
 #ifdef __x86_64__
+
+#include <cpuid.h>
 
 /* FIPS 180-4, 4.2.2. */
 static const uint32_t constants[ROUNDS] = {
@@ -98,9 +101,20 @@ size_t ecfs_sha256_levels (EcfsSha256Level levels[ECFS_SHA256_MAX_LEVELS])
     return n_levels;
 }
 
+/* With these, one piece takes two thirds of the time of one in eight lanes, and as long as one in sixteen. */
+static bool has_instructions (void)
+{
+#ifdef __x86_64__
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count (7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & bit_SHA) != 0;
+#else
+    return true;
+#endif
+}
+
 EcfsSha256Lanes ecfs_sha256_lanes (void)
 {
     EcfsSha256Level levels[ECFS_SHA256_MAX_LEVELS];
     size_t n_levels = ecfs_sha256_levels (levels);
-    return n_levels == 0 ? NULL : levels[n_levels - 1].run;
+    return n_levels == 0 || has_instructions () ? NULL : levels[n_levels - 1].run;
 }

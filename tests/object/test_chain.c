@@ -5,7 +5,6 @@
 #include "object/repair.h"
 #include "store.h"
 #include "util/lock.h"
-#include "util/sha256_lanes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +49,7 @@ static void remove_stripe (Fixture *self, unsigned index)
 
 /* The packets of a segment as a peer gives them, with the bit @flip of its content changed; the tags are not looked at.
  */
-static bool fits (const Fixture *self, const GByteArray *chain, uint64_t segment, int64_t flip)
+static bool fits_by (const Fixture *self, const GByteArray *chain, uint64_t segment, int64_t flip, EcfsSha256Lanes run)
 {
     const EcfsLayout *layout = &self->object.layout;
     uint64_t offset = segment * layout->segment_bytes;
@@ -75,7 +74,17 @@ static bool fits (const Fixture *self, const GByteArray *chain, uint64_t segment
             to += size + layout->tag_bytes;
         }
     }
-    return ecfs_chain_fits (chain, layout, self->params.keys, segment, packets);
+    return ecfs_chain_fits_by (chain, layout, self->params.keys, segment, packets, run);
+}
+
+/* One piece after the other, and in the lanes of each kernel that the processor can run. */
+static bool fits (const Fixture *self, const GByteArray *chain, uint64_t segment, int64_t flip)
+{
+    EcfsSha256Level levels[ECFS_SHA256_MAX_LEVELS];
+    bool good = fits_by (self, chain, segment, flip, NULL);
+    for (size_t level = 0, n = ecfs_sha256_levels (levels); level < n; level++)
+        g_assert_true (fits_by (self, chain, segment, flip, levels[level].run) == good);
+    return good;
 }
 
 static void check_chain (const Fixture *self, const GByteArray *chain)
@@ -119,8 +128,10 @@ static void test_others (void)
     memcpy (first, link, sizeof first);
     memcpy (link, link + sizeof first, sizeof first);
     memcpy (link + sizeof first, first, sizeof first);
-    for (uint64_t segment = 0; segment < 5; segment++)
-        g_assert_true (fits (&self, chain, segment, -1) == (segment != 1)); /* of 16 pieces each */
+    EcfsSha256Level levels[ECFS_SHA256_MAX_LEVELS];
+    for (size_t level = 0, n = ecfs_sha256_levels (levels); level < n; level++)
+        for (uint64_t segment = 0; segment < 5; segment++) /* of 16 pieces each */
+            g_assert_true (fits_by (&self, chain, segment, -1, levels[level].run) == (segment != 1));
     g_byte_array_set_size (chain, chain->len - ECFS_CHAIN_LINK_BYTES);
     g_assert_false (ecfs_chain_is_of (chain, &self.object.layout));
     g_assert_false (fits (&self, chain, 0, -1));
