@@ -55,8 +55,8 @@ static bool parse_path (const char *path, EcfsPeerRequest *request)
     }
     if (n == 7 && strcmp (parts[2], "get") == 0) {
         request->verb = ECFS_PEER_GET;
-        bool good = parse_cell (parts + 3, request) && parse_number (parts[6], ECFS_PEER_WAIT_MAX_MS, &wait_ms);
-        request->wait_ms = (unsigned) wait_ms;
+        bool good = parse_cell (parts + 3, request) && parse_number (parts[6], INT64_MAX, &wait_ms);
+        request->wait_ms = (unsigned) MIN (wait_ms, ECFS_PEER_WAIT_MAX_MS);
         return good;
     }
     return n == 8 && parse_question (parts[2], &request->verb) && parse_cell (parts + 3, request) &&

@@ -19,8 +19,8 @@ typedef enum EcfsPeerVerb {
 typedef struct EcfsPeerRequest {
     EcfsPeerVerb verb;
     EcfsCacheCell cell;
-    uint64_t bytes; /* of the cell: all that belongs there */
-    unsigned wait_ms;
+    uint64_t bytes;   /* of the cell: all that belongs there */
+    unsigned wait_ms; /* who wants more, another version maybe, gets ECFS_PEER_WAIT_MAX_MS */
     EcfsUuid asker;   /* nil: it serves nobody */
     EcfsUuid without; /* of whom nothing came; nil: nobody */
     bool closes;      /* no more requests come on this connection */

@@ -37,6 +37,14 @@ static void test_requests_come_back (void)
     }
 }
 
+static void test_nobody_waits_for_longer_than_may_be (void)
+{
+    EcfsPeerRequest request;
+    static const char head[] = "GET /v1/get/5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a/1/9/600000 HTTP/1.1\r\n\r\n";
+    g_assert_cmpint (ecfs_peer_request_parse (head, strlen (head), &request), ==, strlen (head));
+    g_assert_cmpuint (request.wait_ms, ==, ECFS_PEER_WAIT_MAX_MS);
+}
+
 static void test_what_is_no_request_is_refused (void)
 {
     static const char *const heads[] = {
@@ -50,7 +58,7 @@ static void test_what_is_no_request_is_refused (void)
         "GET /v1/get/../../etc/1/1/1 HTTP/1.1\r\n\r\n",
         "GET /v1/get/5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a/-1/9/0 HTTP/1.1\r\n\r\n",
         "GET /v1/get/5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a/1/0/0 HTTP/1.1\r\n\r\n",
-        "GET /v1/get/5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a/1/9/1001 HTTP/1.1\r\n\r\n",
+        "GET /v1/get/5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a/1/9/1s HTTP/1.1\r\n\r\n",
         "GET /v1/get/5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a/1/99999999999999999999/0 HTTP/1.1\r\n\r\n",
     };
     EcfsPeerRequest request;
@@ -281,6 +289,7 @@ static void test_sessions_are_resumed (void)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/peer/nobody-waits-for-longer-than-may-be", test_nobody_waits_for_longer_than_may_be);
     g_test_add_func ("/peer/requests-come-back", test_requests_come_back);
     g_test_add_func ("/peer/what-is-no-request-is-refused", test_what_is_no_request_is_refused);
     g_test_add_func ("/peer/addresses-are-hosts-with-ports", test_addresses_are_hosts_with_ports);
