@@ -97,6 +97,28 @@ static bool send_all (const Connection *self, const void *bytes, size_t size)
     return true;
 }
 
+/* What is sent waits for more of it: a call for each record of 16 KiB would be a packet for each. */
+static bool buffer_sending (const Connection *self)
+{
+    BIO *buffer = BIO_new (BIO_f_buffer ()), *socket = SSL_get_wbio (self->ssl);
+    if (buffer == NULL || BIO_set_write_buffer_size (buffer, CHUNK_BYTES) != 1 || BIO_up_ref (socket) != 1) {
+        BIO_free (buffer);
+        return false;
+    }
+    SSL_set0_wbio (self->ssl, BIO_push (buffer, socket));
+    return true;
+}
+
+static bool send_waiting (const Connection *self)
+{
+    BIO *buffer = SSL_get_wbio (self->ssl);
+    int64_t deadline_us = ecfs_now_us () + CHUNK_US;
+    while (BIO_flush (buffer) != 1)
+        if (!BIO_should_retry (buffer) || !await_fd (self->fd, POLLOUT, deadline_us))
+            return false;
+    return true;
+}
+
 /* The next head, of which a part may be there already. */
 static bool receive_head (Connection *self, EcfsPeerRequest *ret_request)
 {
@@ -236,7 +258,7 @@ static bool serve (const Connection *self, const EcfsPeerRequest *request)
         good = say_where (self, request);
         break;
     }
-    return good && !request->closes;
+    return send_waiting (self) && good && !request->closes;
 }
 
 /* Connections */
@@ -303,7 +325,7 @@ static void *run_connection (void *data)
     EcfsPeerRequest request;
     self->ssl = SSL_new (self->server->context);
     if (self->ssl != NULL && SSL_set_fd (self->ssl, self->fd) == 1 && shake (self, ecfs_now_us () + SHAKE_US) &&
-        enter (self))
+        enter (self) && buffer_sending (self))
         while (receive_head (self, &request) && ecfs_peers_may_take (self->server->peers, &self->id) &&
                serve (self, &request))
             ;
