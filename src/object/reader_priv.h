@@ -128,6 +128,8 @@ struct EcfsReader {
     uint64_t refused_at[ECFS_PEER_OFFER + 1]; /* of EcfsPeerWish: where those began that one was of; guarded by lock */
     unsigned n_at_once;       /* segments that may come from endpoints at once while others read; guarded by lock */
     int64_t sign_us;          /* of others that read the same, the last; 0: none; guarded by lock */
+    int64_t shared_us;        /* since when they do, 0: they do not; guarded by lock */
+    uint64_t n_open;          /* segments that may be claimed; guarded by lock */
     GByteArray *chain;        /* NULL: it is not known; guarded by lock, and stays once it is, like what it has */
     bool seeks_chain;         /* guarded by lock, like the next two */
     int64_t chain_rests_us;   /* it is not sought again before */

@@ -11,9 +11,20 @@
 #define SOON_US     G_USEC_PER_SEC
 #define LATE_US     (2 * G_USEC_PER_SEC)
 #define SIGN_US     (3 * G_USEC_PER_SEC)
+/* Segments that are open to claims when it begins, and so many more each second: on a line that all share, what all of
+ * them claim at once would come at once, late, and be passed on at once. */
+#define OPEN_AT_FIRST 8
+#define OPEN_PER_S    8
 /* From endpoints at once, as far as they come soon: a slow line takes few. As much is read ahead: more would be left to
  * the first that asks for it. */
 #define MOST_BYTES (16u << 20)
+
+/* A line that gives what was claimed soon is not one that others wait for. */
+static uint64_t n_open (const EcfsReader *self, int64_t now_us)
+{
+    uint64_t n = OPEN_AT_FIRST + OPEN_PER_S * (uint64_t) (now_us - self->shared_us) / G_USEC_PER_SEC;
+    return n * MAX (self->n_at_once - 1, 1);
+}
 
 /* Which are open to claims: [*ret_first, end). */
 static uint64_t range_locked (const EcfsReader *self, uint64_t *ret_first) ECFS_REQUIRES (self->lock)
@@ -23,7 +34,7 @@ static uint64_t range_locked (const EcfsReader *self, uint64_t *ret_first) ECFS_
     uint64_t bytes = MIN (AHEAD_BYTES, ecfs_cache_max_bytes (self->params.cache) / 4); /* they wait there */
     bytes = self->expects_all ? bytes : MIN (bytes, AHEAD_TIMES * self->run_bytes);
     *ret_first = first;
-    return MIN (first + bytes / layout->segment_bytes, ecfs_layout_n_segments (layout));
+    return MIN (first + MIN (bytes / layout->segment_bytes, self->n_open), ecfs_layout_n_segments (layout));
 }
 
 static gboolean is_passed (gpointer key, gpointer value, gpointer first)
@@ -124,8 +135,12 @@ void ecfs_reader_share_locked (EcfsReader *self, int64_t now_us, GPtrArray *fini
         if (ecfs_fetch_is_shared_locked (fetch))
             self->sign_us = now_us;
     }
-    if (!ecfs_reader_is_shared_locked (self, now_us))
+    if (!ecfs_reader_is_shared_locked (self, now_us)) {
+        self->shared_us = 0;
         return;
+    }
+    self->shared_us = self->shared_us == 0 ? now_us : self->shared_us;
+    self->n_open = n_open (self, now_us);
     (void) range_locked (self, &first);
     g_hash_table_foreach_remove (self->claims, is_passed, &first); /* how many these were does not matter */
     while (n < self->n_at_once && begin_one_locked (self, finished))
