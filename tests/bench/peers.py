@@ -6,8 +6,11 @@ held to --line MB/s. Six sshd are in another namespace, whose line is held to RA
 --each, for each of them. All readers begin at once. Needs root, and ECFS_BUILD names the build.
 
 All runs on one machine, so that many readers share its processors: seconds of these are told as well, of the mounts
-alone, and how busy all processors were meanwhile, with all that ran beside."""
+alone, and how busy all processors were meanwhile, with all that ran beside. Where that is a virtual one, memory that was
+not in use for minutes may be its host's again, and costs 2 to 3 s of a processor for each GiB when it is written first,
+five times what it costs then: so as much as the caches will take is touched before."""
 import argparse
+import mmap
 import os
 import sys
 import threading
@@ -60,8 +63,15 @@ class Lines:
         return sent, sum(machine.moved()[0] for machine in self.machines) - received
 
 
+def touch_memory(n_bytes):
+    with mmap.mmap(-1, n_bytes) as memory:
+        for _ in range(n_bytes // MIB):
+            memory.write(bytes(MIB))
+
+
 def read_all(readers, lines, expected):
     lab.drop_caches()
+    touch_memory(5 * len(readers) * len(expected))  # caches, and what is on its way
     before, cpu, (all_before, busy_before) = lines.counts(), sum(reader.cpu() for reader in readers), processors.busy()
     begun = time.monotonic()
     threads = [threading.Thread(target=reader.read, args=(begun, expected)) for reader in readers]
