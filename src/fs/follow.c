@@ -97,17 +97,26 @@ static void tell_kernel (void *data)
     g_free (news);
 }
 
+/* Before any endpoint was reached, what is shown is what the mount before this one had followed. */
+static void add_place (JsonObject *facts, const EcfsFollowed *state, const char *directory)
+{
+    static const char *const members[] = {"epoch", "sequence", "changed_ns", "endpoints"};
+    const int64_t now[] = {state->epoch, (int64_t) state->sequence, state->time_ns, (int64_t) state->n_known};
+    g_autoptr (JsonObject) before = state->n_known == 0 ? ecfs_status_followed (directory) : NULL;
+    for (unsigned i = 0; i < G_N_ELEMENTS (members); i++)
+        json_object_set_int_member (facts, members[i],
+                                    before == NULL ? now[i]
+                                                   : json_object_get_int_member_with_default (before, members[i], 0));
+}
+
 /* For `ecfs status`; without it that says less. */
 static void keep_state (const EcfsFsFollow *self, const GError *why)
 {
     const EcfsFollowed *state = ecfs_follow_state (self->follow);
     JsonObject *facts = json_object_new ();
-    json_object_set_int_member (facts, "epoch", state->epoch);
-    json_object_set_int_member (facts, "sequence", (int64_t) state->sequence);
-    json_object_set_int_member (facts, "changed_ns", state->time_ns);
+    add_place (facts, state, ecfs_archive_directory (self->fs->archive));
     json_object_set_int_member (facts, "looked_s", g_get_real_time () / G_USEC_PER_SEC);
     json_object_set_int_member (facts, "endpoints_asked", (int64_t) state->n_asked);
-    json_object_set_int_member (facts, "endpoints", (int64_t) state->n_known);
     json_object_set_boolean_member (facts, "sure", state->is_sure);
     json_object_set_object_member (facts, "reads", ecfs_status_reads (ecfs_archive_read_log (self->fs->archive)));
     ecfs_status_add_peers (facts, self->fs->archive);

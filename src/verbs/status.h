@@ -41,6 +41,9 @@ JsonObject *ecfs_archive_info (EcfsArchive *self, const char *path, GError **err
 /** Connects to every endpoint that has not been connected to, for at most @patience_us, so that its state is known. */
 void ecfs_archive_probe (EcfsArchive *self, int64_t patience_us);
 
+/** What a mount that follows has noted of itself in @directory, which may be gone since. NULL: there was none. */
+JsonObject *ecfs_status_followed (const char *directory);
+
 /** What the archive's cache has, as a member "cache"; false: there is none. */
 bool ecfs_status_add_cache (JsonObject *status, EcfsArchive *archive);
 /** Who else reads it and helps, as a member "peers"; nothing where nobody is to. */

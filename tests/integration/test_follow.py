@@ -55,6 +55,26 @@ def await_tree(expected, follower, timeout=LAG_S):
     lab.assert_same_tree(expected, tree(follower.path))
 
 
+def test_a_follower_that_reaches_nobody_tells_how_old_its_files_are(place, written):
+    writer = place.mount(written)
+    (writer.path / "file").write_text("kept")
+    lab.ecfs("wait", writer.path)
+    writer.umount()
+    follower = Follower(place, written.endpoints)
+    before = follower.state()
+    assert before["sequence"] > 0 and before["endpoints_asked"] == before["endpoints"] > 0
+    follower.mount.umount()
+    for endpoint in written.endpoints:
+        endpoint.kill()
+    follower.mount.start()
+    assert [each.name for each in follower.path.iterdir()] == ["file"]
+    state = follower.state()
+    assert {key: state[key] for key in ("epoch", "sequence", "changed_ns", "endpoints")} == {
+        key: before[key] for key in ("epoch", "sequence", "changed_ns", "endpoints")}
+    assert state["endpoints_asked"] == 0 and not state["sure"]
+    assert f"(change {before['sequence']}); 0 of 6 endpoints" in lab.ecfs("status", follower.archive.path, check=False).stdout
+
+
 @pytest.mark.slow
 def test_what_another_machine_writes_is_seen(place, written):
     writer = place.mount(written)
