@@ -184,7 +184,7 @@ static void answer_of_peers_locked (Look *look, bool found, GPtrArray *finished)
     bool is_over = fetch->state == FETCH_READY || fetch->state == FETCH_FAILED;
     fetch->look = NULL;
     if (atomic_load (&look->peers.is_shared))
-        fetch->reader->sign_us = ecfs_now_us ();
+        ecfs_reader_note_sign_locked (fetch->reader, ecfs_now_us ());
     if (is_over)
         ecfs_peers_settle (fetch->reader->params.peers, &look->look.cell);
     else

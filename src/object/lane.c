@@ -8,7 +8,9 @@
 #define PACE_US          200000  /* time constant of a lane's pace */
 #define FORGIVEN_US      5000000 /* time constant of taking a slow lane for what its endpoint usually is */
 #define REACH_MIN_BYTES  (32u << 20)
-#define RATE_UNKNOWN     1e8  /* bytes per second of an endpoint that was never read: it is worth a try */
+#define RATE_UNKNOWN     1e8 /* bytes per second of an endpoint that was never read: it is worth a try */
+#define OPEN_SEGMENTS    8   /* at first and more each second, and at least … */
+#define OPEN_BYTES       (8u << 20)
 #define FOREVER_US       1e12 /* longer forecasts say nothing, and need not fit into an integer */
 
 int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us)
@@ -152,4 +154,11 @@ unsigned ecfs_grow_window (unsigned window, uint64_t passed, uint64_t most)
     for (; passed > 0 && window < most; passed--)
         window *= 2;
     return (unsigned) MIN (window, most);
+}
+
+uint64_t ecfs_open_window (int64_t shared_us, unsigned n_at_once, uint32_t segment_bytes)
+{
+    uint64_t step = MAX (OPEN_SEGMENTS, OPEN_BYTES / segment_bytes);
+    uint64_t us = (uint64_t) CLAMP (shared_us, 0, INT64_C (3600) * G_USEC_PER_SEC);
+    return (step + step * us / G_USEC_PER_SEC) * MAX (n_at_once - 1, 1);
 }

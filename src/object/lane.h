@@ -114,6 +114,13 @@ uint64_t ecfs_reach_bytes (double consumes_per_s, int64_t reach_us);
 /** Segments to read ahead, once sequential reading has @passed as many more: twice as many for each, up to @most. */
 unsigned ecfs_grow_window (unsigned window, uint64_t passed, uint64_t most);
 
+/**
+ * Segments that are open to claims of those that read the same, @shared_us after they began: few at first, as on a line
+ * that all share what all of them claim at once would come at once, late, and be passed on at once. @n_at_once: that
+ * come to this reader, 2 at first and more where they come soon: such a line is not one that others wait for.
+ */
+uint64_t ecfs_open_window (int64_t shared_us, unsigned n_at_once, uint32_t segment_bytes);
+
 #define ECFS_CONSUME_US 500000 /* time constant of the reader's pace */
 
 #endif

@@ -403,6 +403,7 @@ static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_RE
                 (offset > 0 || self->expects_all);
     if (!near) {
         self->window = 0;
+        self->shared_us = self->asked_us;
         g_hash_table_remove_all (self->claims);
         self->run_from = offset;
         self->run_bytes = size;

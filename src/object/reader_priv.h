@@ -125,11 +125,12 @@ struct EcfsReader {
     bool expects_all;     /* the first read is a sequential one; guarded by lock */
     unsigned window;      /* segments to read ahead; guarded by lock */
     GHashTable *claims;   /* uint64_t: segments ahead that were claimed, or are others'; guarded by lock */
-    uint64_t refused_at[ECFS_PEER_OFFER + 1]; /* of EcfsPeerWish: where those began that one was of; guarded by lock */
+    uint64_t refused_at[ECFS_PEER_OFFER + 1];  /* of EcfsPeerWish: where those began that one was of, … */
+    uint64_t refused_end[ECFS_PEER_OFFER + 1]; /* … and ended; guarded by lock, both */
     unsigned n_at_once;       /* segments that may come from endpoints at once while others read; guarded by lock */
     int64_t sign_us;          /* of others that read the same, the last; 0: none; guarded by lock */
-    int64_t shared_us;        /* since when they do, 0: they do not; guarded by lock */
-    uint64_t n_open;          /* segments that may be claimed; guarded by lock */
+    int64_t shared_us;        /* since when there were always such; guarded by lock */
+    uint64_t n_open;          /* segments that may be claimed meanwhile; guarded by lock */
     GByteArray *chain;        /* NULL: it is not known; guarded by lock, and stays once it is, like what it has */
     bool seeks_chain;         /* guarded by lock, like the next two */
     int64_t chain_rests_us;   /* it is not sought again before */
@@ -222,8 +223,10 @@ bool ecfs_reader_has_peers (const EcfsReader *self);
 void ecfs_reader_share_locked (EcfsReader *self, int64_t now_us, GPtrArray *finished) ECFS_REQUIRES (self->lock);
 /* Whether there is a sign of others that read the same. */
 bool ecfs_reader_is_shared_locked (const EcfsReader *self, int64_t now_us) ECFS_REQUIRES (self->lock);
-/* Peers do not want it to be fetched, or have not what may come of them: no more of such until the program has read on.
- */
+/* One was seen now. */
+void ecfs_reader_note_sign_locked (EcfsReader *self, int64_t now_us) ECFS_REQUIRES (self->lock);
+/* Peers do not want it to be fetched, or have not what may come of them: no more of such until the program has read on,
+ * or twice as many may be claimed. */
 void ecfs_reader_refused_locked (EcfsReader *self, EcfsPeerWish wish) ECFS_REQUIRES (self->lock);
 bool ecfs_reader_is_refused_locked (const EcfsReader *self, EcfsPeerWish wish) ECFS_REQUIRES (self->lock);
 /* Segments to read ahead from wherever it be; those behind them, up to window, only from peers. */

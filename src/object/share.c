@@ -11,20 +11,9 @@
 #define SOON_US     G_USEC_PER_SEC
 #define LATE_US     (2 * G_USEC_PER_SEC)
 #define SIGN_US     (3 * G_USEC_PER_SEC)
-/* Segments that are open to claims when it begins, and so many more each second: on a line that all share, what all of
- * them claim at once would come at once, late, and be passed on at once. */
-#define OPEN_AT_FIRST 8
-#define OPEN_PER_S    8
 /* From endpoints at once, as far as they come soon: a slow line takes few. As much is read ahead: more would be left to
  * the first that asks for it. */
 #define MOST_BYTES (16u << 20)
-
-/* A line that gives what was claimed soon is not one that others wait for. */
-static uint64_t n_open (const EcfsReader *self, int64_t now_us)
-{
-    uint64_t n = OPEN_AT_FIRST + OPEN_PER_S * (uint64_t) (now_us - self->shared_us) / G_USEC_PER_SEC;
-    return n * MAX (self->n_at_once - 1, 1);
-}
 
 /* Which are open to claims: [*ret_first, end). */
 static uint64_t range_locked (const EcfsReader *self, uint64_t *ret_first) ECFS_REQUIRES (self->lock)
@@ -52,14 +41,14 @@ static bool is_open_locked (const EcfsReader *self, uint64_t segment) ECFS_REQUI
 
 void ecfs_reader_refused_locked (EcfsReader *self, EcfsPeerWish wish)
 {
-    (void) range_locked (self, &self->refused_at[wish]);
+    self->refused_end[wish] = range_locked (self, &self->refused_at[wish]);
 }
 
 bool ecfs_reader_is_refused_locked (const EcfsReader *self, EcfsPeerWish wish)
 {
-    uint64_t first;
-    (void) range_locked (self, &first);
-    return self->refused_at[wish] == first;
+    uint64_t first, end = range_locked (self, &first);
+    return self->refused_at[wish] == first &&
+           (wish != ECFS_PEER_SHARE || end - first < 2 * (self->refused_end[wish] - first));
 }
 
 /* One that costs nobody a question; else any, so that two readers seldom claim the same. False: there is none. */
@@ -112,6 +101,13 @@ void ecfs_reader_note_given_locked (EcfsReader *self, int64_t took_us)
         self->n_at_once--;
 }
 
+void ecfs_reader_note_sign_locked (EcfsReader *self, int64_t now_us)
+{
+    if (!ecfs_reader_is_shared_locked (self, now_us))
+        self->shared_us = now_us;
+    self->sign_us = MAX (self->sign_us, now_us);
+}
+
 bool ecfs_reader_is_shared_locked (const EcfsReader *self, int64_t now_us)
 {
     return self->sign_us != 0 && now_us - self->sign_us <= SIGN_US;
@@ -133,14 +129,11 @@ void ecfs_reader_share_locked (EcfsReader *self, int64_t now_us, GPtrArray *fini
         ecfs_mutex_is_held (&fetch->reader->lock);
         n += is_coming (fetch);
         if (ecfs_fetch_is_shared_locked (fetch))
-            self->sign_us = now_us;
+            ecfs_reader_note_sign_locked (self, now_us);
     }
-    if (!ecfs_reader_is_shared_locked (self, now_us)) {
-        self->shared_us = 0;
+    if (!ecfs_reader_is_shared_locked (self, now_us))
         return;
-    }
-    self->shared_us = self->shared_us == 0 ? now_us : self->shared_us;
-    self->n_open = n_open (self, now_us);
+    self->n_open = ecfs_open_window (now_us - self->shared_us, self->n_at_once, self->params.layout.segment_bytes);
     (void) range_locked (self, &first);
     g_hash_table_foreach_remove (self->claims, is_passed, &first); /* how many these were does not matter */
     while (n < self->n_at_once && begin_one_locked (self, finished))

@@ -160,13 +160,15 @@ static bool say_from (const Connection *self, const EcfsUuid *from)
     return answer (self, "302 Found", header, 0);
 }
 
-/* Waits until the rate lets @bytes go. */
+/* Waits until the rate lets @bytes go; what goes already does not wait for that. */
 static bool await_rate (const Connection *self, size_t bytes)
 {
     EcfsPeerServer *server = self->server;
     uint64_t rate = server->peers->bytes_per_s;
     if (rate == 0)
         return true;
+    if (!send_waiting (self))
+        return false;
     ecfs_mutex_lock (&server->lock);
     int64_t now_us = ecfs_now_us ();
     int64_t from_us = MAX (server->next_us, now_us - BURST_US);
@@ -258,7 +260,7 @@ static bool serve (const Connection *self, const EcfsPeerRequest *request)
         good = say_where (self, request);
         break;
     }
-    return send_waiting (self) && good && !request->closes;
+    return good && send_waiting (self) && !request->closes;
 }
 
 /* Connections */

@@ -102,7 +102,7 @@ size_t ecfs_sha256_levels (EcfsSha256Level levels[ECFS_SHA256_MAX_LEVELS])
 }
 
 /* With these, one piece takes two thirds of the time of one in eight lanes, and as long as one in sixteen. */
-static bool has_instructions (void)
+static bool has_sha_instructions (void)
 {
 #ifdef __x86_64__
     unsigned eax, ebx, ecx, edx;
@@ -116,5 +116,5 @@ EcfsSha256Lanes ecfs_sha256_lanes (void)
 {
     EcfsSha256Level levels[ECFS_SHA256_MAX_LEVELS];
     size_t n_levels = ecfs_sha256_levels (levels);
-    return n_levels == 0 || has_instructions () ? NULL : levels[n_levels - 1].run;
+    return n_levels == 0 || has_sha_instructions () ? NULL : levels[n_levels - 1].run;
 }

@@ -8,7 +8,7 @@ held to --line MB/s. Six sshd are in another namespace, whose line is held to RA
 All runs on one machine, so that many readers share its processors: seconds of these are told as well, of the mounts
 alone, and how busy all processors were meanwhile, with all that ran beside. Where that is a virtual one, memory that was
 not in use for minutes may be its host's again, and costs 2 to 3 s of a processor for each GiB when it is written first,
-five times what it costs then: so as much as the caches will take is touched before."""
+five times what it costs then: so as much as the caches and what is on its way will take is touched before."""
 import argparse
 import mmap
 import os
@@ -71,7 +71,8 @@ def touch_memory(n_bytes):
 
 def read_all(readers, lines, expected):
     lab.drop_caches()
-    touch_memory(5 * len(readers) * len(expected))  # caches, and what is on its way
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    touch_memory(min(5 * len(readers) * len(expected), free * 3 // 4))
     before, cpu, (all_before, busy_before) = lines.counts(), sum(reader.cpu() for reader in readers), processors.busy()
     begun = time.monotonic()
     threads = [threading.Thread(target=reader.read, args=(begun, expected)) for reader in readers]

@@ -147,6 +147,19 @@ static void test_common_silence (void)
     g_assert_cmpint (ecfs_common_us (early_us, 3, 1), ==, 0);
 }
 
+static void test_what_is_open_grows (void)
+{
+    const uint32_t mib = 1u << 20;
+    g_assert_cmpuint (ecfs_open_window (0, 2, mib), ==, 8);
+    g_assert_cmpuint (ecfs_open_window (-1, 1, mib), ==, 8); /* another clock was looked at later */
+    g_assert_cmpuint (ecfs_open_window (G_USEC_PER_SEC / 2, 2, mib), ==, 12);
+    g_assert_cmpuint (ecfs_open_window (2 * G_USEC_PER_SEC, 2, mib), ==, 24);
+    g_assert_cmpuint (ecfs_open_window (0, 5, mib), ==, 32);
+    g_assert_cmpuint (ecfs_open_window (0, 2, 64u << 10), ==, 128);
+    g_assert_cmpuint (ecfs_open_window (0, 2, 64u << 20), ==, 8);
+    g_assert_cmpuint (ecfs_open_window (INT64_MAX, 255, 64u << 10), <, UINT64_C (1) << 40);
+}
+
 static void test_due_time (void)
 {
     g_assert_cmpint (ecfs_due_us (3000000, 1e6, 500, 100), ==, 3000400);
@@ -167,6 +180,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/lane/silence-ends-with-a-byte-an-answer-or-after-5-s", test_end_of_silence);
     g_test_add_func ("/lane/what-was-idle-is-silent-since-it-was-asked", test_idle_is_not_silent);
     g_test_add_func ("/lane/common-is-what-the-code-cannot-do-without", test_common_silence);
+    g_test_add_func ("/lane/what-is-open-to-claims-grows", test_what_is_open_grows);
     g_test_add_func ("/lane/what-hardly-moves-is-due-some-day", test_due_time);
     return g_test_run ();
 }
