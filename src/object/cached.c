@@ -319,6 +319,12 @@ static bool ask_peers_at_once_locked (EcfsFetch *self) ECFS_REQUIRES (self->read
     return false;
 }
 
+bool ecfs_fetch_awaits_chain_locked (const EcfsFetch *self)
+{
+    return self->reader->seeks_chain && self->whole && self->wish == ECFS_PEER_WANTED && !self->patient &&
+           !self->asks_all && ecfs_peers_any (self->reader->params.peers);
+}
+
 bool ecfs_fetch_ask_all_locked (EcfsFetch *self)
 {
     ecfs_mutex_is_held (&self->reader->lock);
@@ -342,6 +348,11 @@ static void chain_found (void *user, GByteArray *chain)
     ecfs_mutex_unlock (&reader->lock);
     for (guint i = 0; i < awaiting->len; i++)
         answered (g_ptr_array_index (awaiting, i), false); /* as the cache has answered */
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&reader->lock);
+    ecfs_reader_schedule_locked (reader, finished); /* what only waited for it */
+    ecfs_mutex_unlock (&reader->lock);
+    ecfs_requests_finish (finished);
     ecfs_reader_unref_priv (reader);
 }
 

@@ -125,21 +125,47 @@ static void answered (void *user, const GError *error)
     seek_unref (self);
 }
 
-bool ecfs_chain_seek (const EcfsReaderParams *params, void (*found) (void *user, GByteArray *chain), void *user)
+static bool is_down (EcfsEndpoint *endpoint)
 {
-    unsigned n = ecfs_codec_n (params->codec), from = (unsigned) g_random_int_range (0, (gint32) n);
-    Seek *self = g_new (Seek, 1);
-    *self = (Seek){.params = *params, .asks = g_new0 (Ask, n), .references = 1, .found = found, .user = user};
-    ecfs_mutex_init (&self->lock);
-    self->params.keys = ecfs_seal_keys_ref (params->keys);
-    self->params.stripes = NULL;
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint, &health);
+    bool down = health.down;
+    ecfs_endpoint_health_clear (&health);
+    return down;
+}
+
+/* In any order, but those of endpoints that are down at the end. */
+static void add_asks (Seek *self, const EcfsReaderParams *params)
+{
+    const unsigned n = ecfs_codec_n (params->codec);
+    const unsigned from = (unsigned) g_random_int_range (0, (gint32) n);
+    Ask late[ECFS_CODEC_MAX_N];
+    unsigned n_late = 0;
     for (unsigned i = 0; i < n; i++) {
         unsigned index = (from + i) % n;
         const EcfsReaderStripe *stripe = &params->stripes[index];
-        size_t size = foot_bytes (params, stripe);
-        if (size > 0)
-            self->asks[self->n++] = (Ask){.seek = self, .index = index, .stripe = *stripe, .size = size};
+        const Ask ask = {.seek = self, .index = index, .stripe = *stripe, .size = foot_bytes (params, stripe)};
+        if (ask.size > 0 && is_down (stripe->endpoint))
+            late[n_late++] = ask;
+        else if (ask.size > 0)
+            self->asks[self->n++] = ask;
     }
+    for (unsigned i = 0; i < n_late; i++)
+        self->asks[self->n++] = late[i];
+}
+
+bool ecfs_chain_seek (const EcfsReaderParams *params, void (*found) (void *user, GByteArray *chain), void *user)
+{
+    Seek *self = g_new (Seek, 1);
+    *self = (Seek){.params = *params,
+                   .asks = g_new0 (Ask, ecfs_codec_n (params->codec)),
+                   .references = 1,
+                   .found = found,
+                   .user = user};
+    ecfs_mutex_init (&self->lock);
+    self->params.keys = ecfs_seal_keys_ref (params->keys);
+    self->params.stripes = NULL;
+    add_asks (self, params);
     bool any = self->n > 0;
     ecfs_mutex_lock (&self->lock);
     ask_more_locked (self);

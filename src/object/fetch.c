@@ -458,7 +458,8 @@ void ecfs_fetch_schedule_locked (EcfsFetch *self, GPtrArray *finished)
         }
         break;
     case ECFS_SCHEDULE_IMPOSSIBLE:
-        if (!ecfs_fetch_awaits_peers_locked (self) && !ecfs_fetch_ask_all_locked (self))
+        if (!ecfs_fetch_awaits_peers_locked (self) && !ecfs_fetch_awaits_chain_locked (self) &&
+            !ecfs_fetch_ask_all_locked (self))
             fail_locked (self, finished);
         break;
     }

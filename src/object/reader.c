@@ -277,7 +277,7 @@ static void request_free (Request *request)
  * Who rebuilds wants all of it. */
 static bool wanted_less (const Request *request)
 {
-    if (request->error == NULL || request->rebuilt != NULL || request->in_pieces)
+    if (request->error == NULL || request->rebuilt != NULL || request->in_pieces || request->was_small)
         return false;
     for (guint i = 0; i < request->fetches->len; i++) {
         const EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
@@ -290,14 +290,29 @@ static bool wanted_less (const Request *request)
     return false;
 }
 
-static void read_in_pieces (Request *request);
+/* Whether more may be there than what was asked for and failed: peers give whole segments only. */
+static bool wanted_more (const Request *request)
+{
+    bool is_part = false;
+    if (request->error == NULL || request->rebuilt != NULL || request->in_pieces || request->was_small ||
+        !ecfs_reader_has_peers (request->reader) || !ecfs_peers_any (request->reader->params.peers))
+        return false;
+    for (guint i = 0; i < request->fetches->len; i++) {
+        const EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
+        is_part = is_part || (!fetch->whole && fetch->error != NULL);
+    }
+    return is_part;
+}
+
+static void read_again (Request *request, bool in_pieces);
 
 void ecfs_requests_finish (GPtrArray *finished)
 {
     for (guint i = 0; i < finished->len; i++) {
         Request *request = g_ptr_array_index (finished, i);
-        if (wanted_less (request)) {
-            read_in_pieces (request);
+        bool less = wanted_less (request);
+        if (less || wanted_more (request)) {
+            read_again (request, less);
             continue;
         }
         bool borrowed = request->borrowed;
@@ -592,7 +607,7 @@ static void begin_read (Request *request)
 }
 
 /* Once more, without what it need not have. */
-static void read_in_pieces (Request *request)
+static void read_again (Request *request, bool in_pieces)
 {
     EcfsReader *self = request->reader;
     GPtrArray *finished = g_ptr_array_new ();
@@ -600,8 +615,9 @@ static void read_in_pieces (Request *request)
     ecfs_mutex_is_held (&request->reader->lock);
     leave_fetches_locked (request);
     g_clear_error (&request->error);
-    request->sequential = false;
-    request->in_pieces = true;
+    request->sequential = !in_pieces; /* whole segments */
+    request->in_pieces = in_pieces;
+    request->was_small = !in_pieces;
     if (acquire_locked (request))
         serve_locked (request, finished);
     ecfs_mutex_unlock (&self->lock);

@@ -95,6 +95,7 @@ struct EcfsLoan {
     size_t size;
     bool sequential;
     bool in_pieces;            /* the whole segment could not be read */
+    bool was_small;            /* parts of segments could not, and whole ones are read */
     size_t granted_bytes;      /* memory that no fetch has taken over yet */
     EcfsReaderDone done;       /* or */
     EcfsReaderRebuilt rebuilt; /* for packets, from one fetch */
@@ -188,6 +189,8 @@ void ecfs_fetch_settle (EcfsFetch *self);
 void ecfs_fetch_tell_progress (const EcfsFetch *self);
 /* Whether peers are asked, and have not answered: it may still come from them. */
 bool ecfs_fetch_awaits_peers_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
+/* Whether they may be asked yet, as what they are judged by is sought. */
+bool ecfs_fetch_awaits_chain_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Whether all peers are asked, as endpoints cannot give it; once. */
 bool ecfs_fetch_ask_all_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* It is what it becomes without the answer of peers. */

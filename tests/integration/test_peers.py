@@ -26,9 +26,9 @@ pytestmark = pytest.mark.as_users
 class Swarm:
     """A writer and those that follow it, each with a cache of its own: as many machines."""
 
-    def __init__(self, place, n, size=SIZE, endpoints=None, **settings):
+    def __init__(self, place, n, size=SIZE, endpoints=None, segment="1M", **settings):
         self.place, self.ports = place, [lab.free_port() for _ in range(n)]
-        self.archive = place.archive(endpoints or place.directories(), "rs:4+2", "--set", "segment_size=1M", lab.AS_USERS)
+        self.archive = place.archive(endpoints or place.directories(), "rs:4+2", "--set", f"segment_size={segment}", lab.AS_USERS)
         self.archive.configure("archive", **self.settings(0, **settings))
         self.writer = place.mount(self.archive)
         lab.write_pattern(self.writer.path / "file", size, 1)
@@ -165,15 +165,27 @@ def test_what_is_forged_in_the_cache_does_not_deceive_get(place):
 
 
 @pytest.mark.slow
-def test_what_one_had_when_it_was_started_is_found(place):
-    """Nobody knows that it has it: who cannot get it from endpoints asks all."""
-    swarm = Swarm(place, 3)
+@pytest.mark.parametrize("segment", ["1M", "2M"])
+def test_what_one_had_when_it_was_started_is_found(place, segment):
+    """Nobody knows that it has it: who cannot get it from endpoints asks all, also for what is but part of a segment."""
+    swarm = Swarm(place, 3, segment=segment)
     swarm.warm(1)
     for mount in swarm.mounts:
         mount.umount()
         mount.start()
     lab.until(lambda: {peer["state"] for peer in swarm.state()["list"]} == {"up"}, 40, "all have met again")
     hide(swarm.archive, but=1)
+    swarm.read(2)
+
+
+@pytest.mark.slow
+def test_one_server_that_answers_is_enough_where_peers_have_the_file(place):
+    """Which of them it is has to be found out: it tells what is right."""
+    swarm = Swarm(place, 3, endpoints=[place.behind_proxy(name) for name in lab.NAMES])
+    swarm.warm(1)
+    for server in swarm.archive.endpoints[1:]:
+        server.proxy.tell("refuse")
+        server.proxy.tell("cut")
     swarm.read(2)
 
 
