@@ -210,8 +210,14 @@ bool ecfs_umount (const char *path, unsigned flags, char **ret_directory, GError
     g_autoptr (JsonNode) answer = silent ? NULL : ecfs_control_call (mounted.directory, question, &reason);
     bool unheard = answer == NULL && (ecfs_errno (reason) == ENOTCONN || (silent && mounted.readonly));
     bool ended = unheard && !is_there (&mounted);
-    if (unheard && !ended)
-        return end_unheard (&mounted, flags, error);
+    if (unheard && !ended) {
+        bool lives = living_holder (&mounted) != 0; /* one that only reads may have no lock, and another has it */
+        if (!end_unheard (&mounted, flags, error))
+            return false;
+        if (!lives)
+            return true;
+        ended = true;
+    }
     if (answer == NULL && !ended) {
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;

@@ -284,8 +284,10 @@ static bool perform (Call *self, const char *url)
     if (is_silent)
         problem = "it has stopped answering";
     /* One of an older key has an authority of the same name, whose signature OpenSSL cannot make sense of. */
-    if (result == CURLE_PEER_FAILED_VERIFICATION ||
-        (result == CURLE_SSL_CONNECT_ERROR && strstr (said, "error:") != NULL)) /* else the line broke off */
+    if (result == CURLE_SSL_CONNECT_ERROR && strstr (said, "wrong version number") != NULL)
+        problem = "what answers there is no peer: look at the address";
+    else if (result == CURLE_PEER_FAILED_VERIFICATION ||
+             (result == CURLE_SSL_CONNECT_ERROR && strstr (said, "error:") != NULL)) /* else the line broke off */
         problem =
             "it does not show that it has this archive's active key: after 'ecfs key rotate' give it the new key, "
             "and mount again";

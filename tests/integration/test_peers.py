@@ -1,5 +1,6 @@
 """Machines that read one archive get segments from each other: the right ones, and the endpoints give each once."""
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -441,6 +442,30 @@ def hung_up(stranger):
         return False
     except OSError:
         return True
+
+
+def test_a_follower_has_ended_when_it_is_unmounted(place, archive):
+    """Or the next mount finds the directory and the port taken: what it asks of peers ends with a second's delay."""
+    follower = Follower(place, archive.endpoints)
+    with contextlib.ExitStack() as ends:
+        silent = [ends.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+        follower.mount.umount()
+        peers = ", ".join(f"127.0.0.1:{each.getsockname()[1]}" for each in silent)
+        follower.archive.configure("archive", cache_size="64M", peers=peers, peer_listen=f"127.0.0.1:{lab.free_port()}")
+        for pause_s in (0.2, 0.6, 1):
+            follower.mount.start()
+            time.sleep(pause_s)  # the peers are asked who they are meanwhile
+            lab.ecfs("umount", follower.path)
+            assert not is_held(follower.archive.path)
+
+
+def is_held(directory):
+    with open(directory / "lock", "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def test_peers_want_a_key_and_a_cache(place):

@@ -23,6 +23,7 @@ typedef struct Other {
     unsigned port;
     atomic_uint n_gets, n_shaken, n_resumed;
     uint64_t progress;
+    atomic_bool is_plain; /* it is a server of something else */
     atomic_bool stopped;
 } Other;
 
@@ -96,6 +97,15 @@ static void answer_one (Other *self, SSL *ssl)
     }
 }
 
+static void answer_plainly (int fd)
+{
+    char asked[1024];
+    static const char text[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    g_assert_cmpint (write (fd, text, strlen (text)), ==, strlen (text));
+    while (read (fd, asked, sizeof asked) > 0)
+        ;
+}
+
 static void *run_other (void *data)
 {
     Other *self = data;
@@ -103,6 +113,11 @@ static void *run_other (void *data)
         int fd = accept (self->fd, NULL, NULL);
         if (fd < 0)
             continue;
+        if (atomic_load (&self->is_plain)) {
+            answer_plainly (fd);
+            (void) close (fd); /* only a socket */
+            continue;
+        }
         SSL *ssl = SSL_new (self->context);
         g_assert_cmpint (SSL_set_fd (ssl, fd), ==, 1);
         answer_one (self, ssl);
@@ -334,6 +349,25 @@ static void test_who_has_another_key_is_told_of (void)
     other_free (other);
 }
 
+/* It has no key at all. */
+static void test_who_is_no_peer_is_told_of (void)
+{
+    EcfsPeerAnswer answer;
+    atomic_bool stopped = false;
+    const EcfsUuid id = ecfs_uuid_new ();
+    Other *other = other_new (promise_for_ever);
+    atomic_store (&other->is_plain, true);
+    g_autofree char *url = g_strdup_printf ("https://127.0.0.1:%u", other->port);
+    EcfsPeerIdentity *identity = ecfs_peer_identity_new (key, &id);
+    EcfsPeerClient *client = ecfs_peer_client_new (identity, NULL);
+    EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
+    g_assert_false (ecfs_peer_call (client, url, &request, NULL, &stopped, &answer));
+    g_assert_nonnull (strstr (answer.problem, "look at the address"));
+    ecfs_peer_client_free (client);
+    ecfs_peer_identity_free (identity);
+    other_free (other);
+}
+
 static void *call_once (void *data)
 {
     Other *other = data;
@@ -371,6 +405,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/peer/patience-is-as-long-as-all-others-take", test_patience_is_as_long_as_all_others_take);
     g_test_add_func ("/peer/headers-that-trickle-keep-nobody", test_headers_that_trickle_keep_nobody);
     g_test_add_func ("/peer/who-has-another-key-is-told-of", test_who_has_another_key_is_told_of);
+    g_test_add_func ("/asking/who-is-no-peer-is-told-of", test_who_is_no_peer_is_told_of);
     g_test_add_func ("/peer/connections-share-a-session", test_connections_share_a_session);
     return g_test_run ();
 }
