@@ -126,8 +126,8 @@ struct EcfsReader {
     bool expects_all;     /* the first read is a sequential one; guarded by lock */
     unsigned window;      /* segments to read ahead; guarded by lock */
     GHashTable *claims;   /* uint64_t: segments ahead that were claimed, or are others'; guarded by lock */
-    uint64_t refused_at[ECFS_PEER_OFFER + 1];  /* of EcfsPeerWish: where those began that one was of, … */
-    uint64_t refused_end[ECFS_PEER_OFFER + 1]; /* … and ended; guarded by lock, both */
+    uint64_t refused_at[ECFS_PEER_OFFER + 1]; /* of EcfsPeerWish: where those began that one was of; guarded by lock */
+    uint64_t refused_open;    /* how many could be claimed when anything was refused last; guarded by lock */
     unsigned n_at_once;       /* segments that may come from endpoints at once while others read; guarded by lock */
     int64_t sign_us;          /* of others that read the same, the last; 0: none; guarded by lock */
     int64_t shared_us;        /* since when there were always such; guarded by lock */

@@ -41,14 +41,15 @@ static bool is_open_locked (const EcfsReader *self, uint64_t segment) ECFS_REQUI
 
 void ecfs_reader_refused_locked (EcfsReader *self, EcfsPeerWish wish)
 {
-    self->refused_end[wish] = range_locked (self, &self->refused_at[wish]);
+    (void) range_locked (self, &self->refused_at[wish]);
+    self->refused_open = self->n_open;
 }
 
 bool ecfs_reader_is_refused_locked (const EcfsReader *self, EcfsPeerWish wish)
 {
-    uint64_t first, end = range_locked (self, &first);
-    return self->refused_at[wish] == first &&
-           (wish != ECFS_PEER_SHARE || end - first < 2 * (self->refused_end[wish] - first));
+    uint64_t first;
+    (void) range_locked (self, &first);
+    return self->refused_at[wish] == first && (wish != ECFS_PEER_SHARE || self->n_open < 2 * self->refused_open);
 }
 
 /* One that costs nobody a question; else any, so that two readers seldom claim the same. False: there is none. */
