@@ -209,22 +209,18 @@ bool ecfs_umount (const char *path, unsigned flags, char **ret_directory, GError
     bool silent = ecfs_control_is_silent (mounted.directory, &reason);
     g_autoptr (JsonNode) answer = silent ? NULL : ecfs_control_call (mounted.directory, question, &reason);
     bool unheard = answer == NULL && (ecfs_errno (reason) == ENOTCONN || (silent && mounted.readonly));
-    bool ended = unheard && !is_there (&mounted);
-    if (unheard && !ended) {
-        bool lives = living_holder (&mounted) != 0; /* one that only reads may have no lock, and another has it */
+    bool waits = holder >= 0;
+    if (unheard && is_there (&mounted)) {
+        waits = waits && living_holder (&mounted) != 0; /* who only reads may have no lock, and somebody else has it */
         if (!end_unheard (&mounted, flags, error))
             return false;
-        if (!lives)
-            return true;
-        ended = true;
-    }
-    if (answer == NULL && !ended) {
+    } else if (answer == NULL && !unheard) {
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
     }
     /* One that has ended by itself may still store what is staged. */
     struct pollfd end = {.fd = holder, .events = POLLIN};
-    (void) poll (&end, 1, holder >= 0 ? END_WAIT_MS : 0); /* who mounts it at once finds the lock free */
+    (void) poll (&end, 1, waits ? END_WAIT_MS : 0); /* who mounts it at once finds the lock free */
     return true;
 }
 

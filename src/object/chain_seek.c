@@ -125,33 +125,21 @@ static void answered (void *user, const GError *error)
     seek_unref (self);
 }
 
-static bool is_down (EcfsEndpoint *endpoint)
-{
-    EcfsEndpointHealth health;
-    ecfs_endpoint_health (endpoint, &health);
-    bool down = health.down;
-    ecfs_endpoint_health_clear (&health);
-    return down;
-}
-
 /* In any order, but those of endpoints that are down at the end. */
 static void add_asks (Seek *self, const EcfsReaderParams *params)
 {
     const unsigned n = ecfs_codec_n (params->codec);
     const unsigned from = (unsigned) g_random_int_range (0, (gint32) n);
-    Ask late[ECFS_CODEC_MAX_N];
-    unsigned n_late = 0;
-    for (unsigned i = 0; i < n; i++) {
+    bool down[ECFS_CODEC_MAX_N];
+    for (unsigned i = 0; i < n; i++)
+        down[i] = params->stripes[i].endpoint != NULL && ecfs_endpoint_is_down (params->stripes[i].endpoint);
+    for (unsigned i = 0; i < 2 * n; i++) {
         unsigned index = (from + i) % n;
         const EcfsReaderStripe *stripe = &params->stripes[index];
-        const Ask ask = {.seek = self, .index = index, .stripe = *stripe, .size = foot_bytes (params, stripe)};
-        if (ask.size > 0 && is_down (stripe->endpoint))
-            late[n_late++] = ask;
-        else if (ask.size > 0)
-            self->asks[self->n++] = ask;
+        size_t size = foot_bytes (params, stripe);
+        if (size > 0 && down[index] == (i >= n))
+            self->asks[self->n++] = (Ask){.seek = self, .index = index, .stripe = *stripe, .size = size};
     }
-    for (unsigned i = 0; i < n_late; i++)
-        self->asks[self->n++] = late[i];
 }
 
 bool ecfs_chain_seek (const EcfsReaderParams *params, void (*found) (void *user, GByteArray *chain), void *user)
