@@ -100,12 +100,12 @@ static bool send_all (const Connection *self, const void *bytes, size_t size)
 /* What is sent waits for more of it: a call for each record of 16 KiB would be a packet for each. */
 static bool buffer_sending (const Connection *self)
 {
-    BIO *buffer = BIO_new (BIO_f_buffer ()), *socket = SSL_get_wbio (self->ssl);
-    if (buffer == NULL || BIO_set_write_buffer_size (buffer, CHUNK_BYTES) != 1 || BIO_up_ref (socket) != 1) {
+    BIO *buffer = BIO_new (BIO_f_buffer ()), *below = SSL_get_wbio (self->ssl);
+    if (buffer == NULL || BIO_set_write_buffer_size (buffer, CHUNK_BYTES) != 1 || BIO_up_ref (below) != 1) {
         BIO_free (buffer);
         return false;
     }
-    SSL_set0_wbio (self->ssl, BIO_push (buffer, socket));
+    SSL_set0_wbio (self->ssl, BIO_push (buffer, below));
     return true;
 }
 

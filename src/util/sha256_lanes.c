@@ -101,7 +101,7 @@ size_t ecfs_sha256_levels (EcfsSha256Level levels[ECFS_SHA256_MAX_LEVELS])
     return n_levels;
 }
 
-/* With these, one piece takes two thirds of the time of one in eight lanes, and as long as one in sixteen. */
+/* With these, a piece takes half of the time that it does in eight lanes, and as long as in sixteen. */
 static bool has_sha_instructions (void)
 {
 #ifdef __x86_64__

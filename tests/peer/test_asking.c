@@ -330,41 +330,38 @@ static void test_headers_that_trickle_keep_nobody (void)
     other_free (other);
 }
 
+/* What is told of it where it is greeted; g_free (). */
+static char *problem_with (const Other *other, const uint8_t (*with)[ECFS_KEY_BYTES])
+{
+    EcfsPeerAnswer answer;
+    atomic_bool stopped = false;
+    const EcfsUuid id = ecfs_uuid_new ();
+    g_autofree char *url = g_strdup_printf ("https://127.0.0.1:%u", other->port);
+    EcfsPeerIdentity *identity = ecfs_peer_identity_new (*with, &id);
+    EcfsPeerClient *client = ecfs_peer_client_new (identity, NULL);
+    EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
+    g_assert_false (ecfs_peer_call (client, url, &request, NULL, &stopped, &answer));
+    ecfs_peer_client_free (client);
+    ecfs_peer_identity_free (identity);
+    return g_strdup (answer.problem);
+}
+
 /* Of the key that was rotated, or of none: that is what is to be told. */
 static void test_who_has_another_key_is_told_of (void)
 {
-    EcfsPeerAnswer answer;
-    atomic_bool stopped = false;
     const uint8_t older[ECFS_KEY_BYTES] = {2};
-    const EcfsUuid id = ecfs_uuid_new ();
     Other *other = other_new (promise_for_ever);
-    g_autofree char *url = g_strdup_printf ("https://127.0.0.1:%u", other->port);
-    EcfsPeerIdentity *identity = ecfs_peer_identity_new (older, &id);
-    EcfsPeerClient *client = ecfs_peer_client_new (identity, NULL);
-    EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
-    g_assert_false (ecfs_peer_call (client, url, &request, NULL, &stopped, &answer));
-    g_assert_nonnull (strstr (answer.problem, "ecfs key rotate"));
-    ecfs_peer_client_free (client);
-    ecfs_peer_identity_free (identity);
+    g_autofree char *problem = problem_with (other, &older);
+    g_assert_nonnull (strstr (problem, "ecfs key rotate"));
     other_free (other);
 }
 
-/* It has no key at all. */
 static void test_who_is_no_peer_is_told_of (void)
 {
-    EcfsPeerAnswer answer;
-    atomic_bool stopped = false;
-    const EcfsUuid id = ecfs_uuid_new ();
     Other *other = other_new (promise_for_ever);
     atomic_store (&other->is_plain, true);
-    g_autofree char *url = g_strdup_printf ("https://127.0.0.1:%u", other->port);
-    EcfsPeerIdentity *identity = ecfs_peer_identity_new (key, &id);
-    EcfsPeerClient *client = ecfs_peer_client_new (identity, NULL);
-    EcfsPeerRequest request = {.verb = ECFS_PEER_HELLO};
-    g_assert_false (ecfs_peer_call (client, url, &request, NULL, &stopped, &answer));
-    g_assert_nonnull (strstr (answer.problem, "look at the address"));
-    ecfs_peer_client_free (client);
-    ecfs_peer_identity_free (identity);
+    g_autofree char *problem = problem_with (other, &key);
+    g_assert_nonnull (strstr (problem, "look at the address"));
     other_free (other);
 }
 
@@ -405,7 +402,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/peer/patience-is-as-long-as-all-others-take", test_patience_is_as_long_as_all_others_take);
     g_test_add_func ("/peer/headers-that-trickle-keep-nobody", test_headers_that_trickle_keep_nobody);
     g_test_add_func ("/peer/who-has-another-key-is-told-of", test_who_has_another_key_is_told_of);
-    g_test_add_func ("/asking/who-is-no-peer-is-told-of", test_who_is_no_peer_is_told_of);
+    g_test_add_func ("/peer/who-is-no-peer-is-told-of", test_who_is_no_peer_is_told_of);
     g_test_add_func ("/peer/connections-share-a-session", test_connections_share_a_session);
     return g_test_run ();
 }
