@@ -32,8 +32,8 @@ typedef enum EcfsService {
     ECFS_SERVICE_STAGING,
     ECFS_SERVICE_KEY,      /* between start and stop; NULL where endpoints have no shares of a key */
     ECFS_SERVICE_JOURNAL,  /* between start and stop; NULL when readonly, and while another leads */
-    ECFS_SERVICE_LOGS,     /* likewise */
-    ECFS_SERVICE_TOGETHER, /* between start and stop; NULL when readonly */
+    ECFS_SERVICE_LOGS,     /* between start and stop; NULL when readonly */
+    ECFS_SERVICE_TOGETHER, /* likewise */
     ECFS_SERVICE_READS,    /* likewise */
     ECFS_SERVICE_UPKEEP,   /* between start and stop; NULL when readonly and not wanted */
     ECFS_SERVICE_REPAIR,   /* of a mount, between start and stop; NULL otherwise, and while another leads */

@@ -203,13 +203,19 @@ bool ecfs_catalog_publish_some (EcfsCatalog *self, const EcfsPublish *publishes,
 /**
  * Durable: a new log, before its first byte is stored; its stripes need index, instance and endpoint, and get no size
  * before it is closed. Gives it epoch and sequence. EAGAIN: an endpoint is not active any more.
+ *
+ * An intent without stripes says that it is open, and whose it is: who else has the archive open leaves it where it is.
+ * With its member that ends, too (ecfs_catalog_intents_abort_dead ()).
  */
-bool ecfs_catalog_log_begin (EcfsCatalog *self, EcfsObjectRow *log, GError **error);
+bool ecfs_catalog_log_begin (EcfsCatalog *self, EcfsObjectRow *log, int64_t *ret_intent, GError **error);
+/** Nothing more comes into the log of @intent. */
+bool ecfs_catalog_log_end (EcfsCatalog *self, int64_t intent, GError **error);
 /** The stripe @index has only the first @bytes of the log. */
 bool ecfs_catalog_log_stripe_ends (EcfsCatalog *self, const EcfsUuid *log, unsigned index, uint64_t bytes,
                                    GError **error);
-/** Row ids of the objects of a kind above @after, in order, at most @max; GArray of int64_t. */
-GArray *ecfs_catalog_objects_of_kind (EcfsCatalog *self, EcfsObjectKind kind, int64_t after, size_t max,
+/** Row ids of the objects of a kind above @after, in order, at most @max; with @ended those that have no intent:
+ * nothing is on its way into them, whoever has the archive open. GArray of int64_t. */
+GArray *ecfs_catalog_objects_of_kind (EcfsCatalog *self, EcfsObjectKind kind, bool ended, int64_t after, size_t max,
                                       GError **error);
 
 /* A file that has content in a shared object, at its beginning. */

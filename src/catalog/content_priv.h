@@ -116,6 +116,8 @@ typedef struct Intent {
 
 /** 1; 0: there is none; -1. To be cleared. */
 int ecfs_intent_get (EcfsCatalog *self, int64_t id, Intent *ret_intent, GError **error);
+/** A new one, without stripes; the journal does not tell of it. */
+bool ecfs_intent_insert (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, int64_t *ret_intent, GError **error);
 void ecfs_intent_clear (Intent *intent);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Intent, ecfs_intent_clear)
 /** Ends an intent; its stripes that are not in @kept (of EcfsStripeRow, may be NULL) go to the deletion queue. */

@@ -258,16 +258,20 @@ static bool announce (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *st
                  INT (stripe->endpoint));
 }
 
+bool ecfs_intent_insert (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, int64_t *ret_intent, GError **error)
+{
+    return ecfs_next_id (self, ECFS_IDS_INTENTS, ret_intent, error) &&
+           EXEC (self, INTENT_INSERT, error, INT (*ret_intent), UUID (object), INT (ino), INT (self->epoch),
+                 INT (self->counters.sequence + 1), INT (ecfs_real_ns ()));
+}
+
 /* The journal does not tell of what is on its way to an object of the past: a recovery would take that for a new one.
  */
 static bool begin (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, const EcfsStripeRow *stripes,
                    size_t n_stripes, bool is_past, int64_t *ret_intent, GError **error)
 {
-    uint64_t sequence = self->counters.sequence + 1;
     int64_t intent;
-    if (!ecfs_next_id (self, ECFS_IDS_INTENTS, &intent, error) ||
-        !EXEC (self, INTENT_INSERT, error, INT (intent), UUID (object), INT (ino), INT (self->epoch), INT (sequence),
-               INT (ecfs_real_ns ())))
+    if (!ecfs_intent_insert (self, object, ino, &intent, error))
         return false;
     if (!is_past)
         ecfs_journal_put_intent (self->record, object, ino);

@@ -9,7 +9,7 @@
 
 /* Logs */
 
-static bool begin_log (EcfsCatalog *self, EcfsObjectRow *log, GError **error)
+static bool begin_log (EcfsCatalog *self, EcfsObjectRow *log, int64_t *ret_intent, GError **error)
 {
     int64_t id;
     for (guint i = 0; i < log->stripes->len; i++)
@@ -18,12 +18,18 @@ static bool begin_log (EcfsCatalog *self, EcfsObjectRow *log, GError **error)
     log->kind = ECFS_OBJECT_LOG;
     log->epoch = self->epoch;
     log->sequence = self->counters.sequence + 1;
-    return ecfs_object_check (log, error) && ecfs_object_insert (self, log, &id, error);
+    return ecfs_object_check (log, error) && ecfs_object_insert (self, log, &id, error) &&
+           ecfs_intent_insert (self, &log->uuid, 0, ret_intent, error);
 }
 
-bool ecfs_catalog_log_begin (EcfsCatalog *self, EcfsObjectRow *log, GError **error)
+bool ecfs_catalog_log_begin (EcfsCatalog *self, EcfsObjectRow *log, int64_t *ret_intent, GError **error)
 {
-    return CHANGE_DURABLE (self, error, begin_log (self, log, error));
+    return CHANGE_DURABLE (self, error, begin_log (self, log, ret_intent, error));
+}
+
+bool ecfs_catalog_log_end (EcfsCatalog *self, int64_t intent, GError **error)
+{
+    return CHANGE (self, error, EXEC (self, INTENT_DELETE, error, INT (intent)));
 }
 
 static EcfsObjectRow *find_kind (EcfsCatalog *self, const EcfsUuid *uuid, EcfsObjectKind kind, GError **error)
@@ -122,15 +128,17 @@ static GArray *list_ids (EcfsCatalog *self, EcfsQuery *query, GError **error)
     return found < 0 ? NULL : g_steal_pointer (&ids);
 }
 
-static GArray *list_kind (EcfsCatalog *self, EcfsObjectKind kind, int64_t after, size_t max, GError **error)
+static GArray *list_kind (EcfsCatalog *self, EcfsObjectKind kind, bool ended, int64_t after, size_t max, GError **error)
 {
-    autoquery *query = QUERY (self, OBJECTS_OF_KIND, error, INT (kind), INT (after), INT (MIN (max, INT_MAX)));
+    autoquery *query =
+        QUERY (self, OBJECTS_OF_KIND, error, INT (kind), INT (after), INT (MIN (max, INT_MAX)), INT (ended));
     return list_ids (self, query, error);
 }
 
-GArray *ecfs_catalog_objects_of_kind (EcfsCatalog *self, EcfsObjectKind kind, int64_t after, size_t max, GError **error)
+GArray *ecfs_catalog_objects_of_kind (EcfsCatalog *self, EcfsObjectKind kind, bool ended, int64_t after, size_t max,
+                                      GError **error)
 {
-    return READ (self, list_kind (self, kind, after, max, error));
+    return READ (self, list_kind (self, kind, ended, after, max, error));
 }
 
 static GArray *list_dead (EcfsCatalog *self, int64_t after, unsigned percent, size_t max, GError **error)

@@ -157,7 +157,8 @@
     X (OBJECT_SET_KIND, "UPDATE objects SET kind = ?2 WHERE uuid = ?1") \
     X (OBJECT_SET_SIZE, "UPDATE objects SET size = ?2 WHERE id = ?1") \
     X (OBJECT_ADD_DEAD, "UPDATE objects SET dead_bytes = dead_bytes + ?2 WHERE id = ?1") \
-    X (OBJECTS_OF_KIND, "SELECT id FROM objects WHERE kind = ? AND kind <> 0 AND id > ? ORDER BY id LIMIT ?") \
+    X (OBJECTS_OF_KIND, "SELECT id FROM objects o WHERE kind = ?1 AND kind <> 0 AND id > ?2 AND " \
+       "(?4 = 0 OR NOT EXISTS (SELECT 1 FROM intents WHERE object = o.uuid)) ORDER BY id LIMIT ?3") \
     X (OBJECTS_DEAD, "SELECT id FROM objects o WHERE kind = 2 AND kind <> 0 AND id > ?1 AND " \
        "(dead_bytes * 100 >= size * ?2 AND dead_bytes > 0 AND " \
        "(SELECT CAST (coalesce (sum (length), 0) AS BIGINT) FROM extents WHERE object = o.id) * 100 <= size * (100 - ?2) " \

@@ -8,6 +8,7 @@
 #include "key/cipher.h"
 #include "object/placement.h"
 #include "util/io.h"
+#include "util/ticker.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -21,6 +22,7 @@
 #define AVOIDED_US    (60 * G_USEC_PER_SEC) /* an endpoint whose copy was cut */
 #define SEGMENT_BYTES (1u << 20)
 #define N_KEPT        8 /* logs whose content is kept here for who packs them */
+#define CLOSE_US      G_USEC_PER_SEC
 
 /* A copy of a log on its way to its endpoint. */
 typedef struct Copy {
@@ -57,7 +59,9 @@ struct EcfsLog {
     GArray *given_up; /* of uint64_t pairs, begin and end of records behind that */
     unsigned n_records;
     bool has_ended;
-    int content_fd; /* -1: it is not kept */
+    int content_fd;    /* -1: it is not kept */
+    EcfsMutex closing; /* outer to all of the log's */
+    int64_t intent;    /* guarded by closing; 0: the catalog knows that it has ended */
 };
 
 struct EcfsLogs {
@@ -68,6 +72,7 @@ struct EcfsLogs {
     GHashTable *open;                       /* code and rules, as key_of () → EcfsLog, a reference */
     GQueue known;                           /* of EcfsLog, a reference each, oldest first: until they are packed */
     int64_t avoided_us[ECFS_ENDPOINTS_MAX]; /* until when, by position */
+    EcfsTicker *ticker;
 };
 
 static EcfsLog *log_ref (EcfsLog *self)
@@ -93,6 +98,7 @@ static void log_unref (EcfsLog *self)
     ecfs_cond_clear (&self->moved);
     ecfs_mutex_clear (&self->lock);
     ecfs_mutex_clear (&self->sending);
+    ecfs_mutex_clear (&self->closing);
     g_free (self);
 }
 
@@ -285,6 +291,7 @@ static EcfsLog *log_new (EcfsLogs *logs, const EcfsCodec *codec, const size_t *f
 {
     EcfsLog *self = g_new0 (EcfsLog, 1);
     atomic_init (&self->references, 1);
+    ecfs_mutex_init (&self->closing);
     ecfs_mutex_init (&self->sending);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->moved);
@@ -294,7 +301,9 @@ static EcfsLog *log_new (EcfsLogs *logs, const EcfsCodec *codec, const size_t *f
     self->copies = g_new0 (Copy, self->n);
     self->given_up = g_array_new (FALSE, FALSE, sizeof (uint64_t));
     self->begun_us = ecfs_now_us ();
-    self->content_fd = ecfs_nameless_file (ecfs_archive_directory (logs->archive), NULL); /* else it is read later */
+    self->content_fd = -1;
+    if (ecfs_archive_leads (logs->archive)) /* else another packs it, and it is read then, as where this fails */
+        self->content_fd = ecfs_nameless_file (ecfs_archive_directory (logs->archive), NULL);
     self->row = ecfs_object_row_new ();
     self->row->uuid = ecfs_archive_object_uuid (logs->archive);
     self->row->code = g_strdup (ecfs_codec_identity (codec));
@@ -354,8 +363,12 @@ static EcfsLog *begin_log (EcfsLogs *self, const EcfsLogOrder *order, GError **e
     EcfsLog *log = log_new (self, codec, found);
     GError *why = NULL;
     make_known (self, log);
-    if (!ecfs_seal_open (&log->row->seal, ecfs_archive_keys (self->archive), &log->row->uuid, &log->keys, &why) ||
-        !ecfs_catalog_log_begin (ecfs_archive_catalog (self->archive), log->row, &why)) {
+    ecfs_mutex_lock (&log->closing); /* who finds it in the catalog may end it at once */
+    bool begun =
+        ecfs_seal_open (&log->row->seal, ecfs_archive_keys (self->archive), &log->row->uuid, &log->keys, &why) &&
+        ecfs_catalog_log_begin (ecfs_archive_catalog (self->archive), log->row, &log->intent, &why);
+    ecfs_mutex_unlock (&log->closing);
+    if (!begun) {
         why->code = why->code == EAGAIN ? ENOTSUP : why->code; /* an endpoint takes nothing any more */
         g_propagate_error (error, why);
         ecfs_logs_forget (self, &log->row->uuid);
@@ -684,18 +697,67 @@ bool ecfs_logs_publish (EcfsLogPlace *place, EcfsPublish *publish, bool *ret_kep
 
 /* All logs */
 
-EcfsLogs *ecfs_logs_new (EcfsArchive *archive)
+static GList *find_known_locked (EcfsLogs *self, const EcfsUuid *uuid) ECFS_REQUIRES (self->lock)
 {
-    EcfsLogs *self = g_new0 (EcfsLogs, 1);
-    self->archive = archive;
-    ecfs_mutex_init (&self->lock);
-    ecfs_mutex_init (&self->beginning);
-    ecfs_mutex_init (&self->packing);
-    self->open = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) log_unref);
-    return self;
+    for (GList *l = self->known.head; l != NULL; l = l->next)
+        if (ecfs_uuid_equal (&((const EcfsLog *) l->data)->row->uuid, uuid))
+            return l;
+    return NULL;
 }
 
-void ecfs_logs_end_old (EcfsLogs *self, int64_t age_us)
+/* A reference; NULL: it is not known here. */
+static EcfsLog *find_known (EcfsLogs *self, const EcfsUuid *uuid)
+{
+    ecfs_mutex_lock (&self->lock);
+    GList *link = find_known_locked (self, uuid);
+    EcfsLog *log = link == NULL ? NULL : log_ref (link->data);
+    ecfs_mutex_unlock (&self->lock);
+    return log;
+}
+
+static void forget (EcfsLogs *self, const EcfsUuid *uuid)
+{
+    ecfs_mutex_lock (&self->lock);
+    GList *link = find_known_locked (self, uuid);
+    EcfsLog *log = link == NULL ? NULL : link->data;
+    if (link != NULL)
+        g_queue_delete_link (&self->known, link);
+    ecfs_mutex_unlock (&self->lock);
+    log_unref (log);
+}
+
+/* Tells the catalog, once nothing more comes of the log. What is of no more use here then is forgotten. */
+static void close_ended (EcfsLog *self)
+{
+    g_autoptr (GError) error = NULL;
+    ecfs_mutex_lock (&self->closing);
+    ecfs_mutex_lock (&self->lock);
+    bool over = self->has_ended && self->settled == self->end;
+    bool is_kept = self->content_fd >= 0;
+    ecfs_mutex_unlock (&self->lock);
+    if (over && self->intent != 0 &&
+        ecfs_catalog_log_end (ecfs_archive_catalog (self->logs->archive), self->intent, &error))
+        self->intent = 0;
+    bool closed = over && self->intent == 0;
+    ecfs_mutex_unlock (&self->closing);
+    if (error != NULL)
+        g_info ("a log is open for others still: %s", error->message); /* tried again */
+    if (closed && !is_kept)
+        forget (self->logs, &self->row->uuid);
+}
+
+static void close_all_ended (EcfsLogs *self)
+{
+    g_autoptr (GPtrArray) all = g_ptr_array_new_with_free_func ((GDestroyNotify) log_unref);
+    ecfs_mutex_lock (&self->lock);
+    for (GList *l = self->known.head; l != NULL; l = l->next)
+        g_ptr_array_add (all, log_ref (l->data));
+    ecfs_mutex_unlock (&self->lock);
+    for (guint i = 0; i < all->len; i++)
+        close_ended (g_ptr_array_index (all, i));
+}
+
+static void end_old (EcfsLogs *self, int64_t age_us)
 {
     const int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&self->lock);
@@ -715,47 +777,43 @@ void ecfs_logs_end_old (EcfsLogs *self, int64_t age_us)
     ecfs_mutex_unlock (&self->lock);
 }
 
+/* A log may end by itself. */
+static void look (void *user)
+{
+    EcfsLogs *self = user;
+    end_old (self, ecfs_archive_config (self->archive)->pack_after_us);
+    close_all_ended (self);
+}
+
+EcfsLogs *ecfs_logs_start (EcfsArchive *archive)
+{
+    EcfsLogs *self = g_new0 (EcfsLogs, 1);
+    self->archive = archive;
+    ecfs_mutex_init (&self->lock);
+    ecfs_mutex_init (&self->beginning);
+    ecfs_mutex_init (&self->packing);
+    self->open = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) log_unref);
+    self->ticker = ecfs_ticker_start (CLOSE_US, look, self);
+    return self;
+}
+
+void ecfs_logs_stop (EcfsLogs *self)
+{
+    ecfs_ticker_stop (g_steal_pointer (&self->ticker));
+    end_old (self, 0);
+    close_all_ended (self);
+}
+
 void ecfs_logs_free (EcfsLogs *self)
 {
     if (self == NULL)
         return;
-    ecfs_logs_end_old (self, 0);
     g_hash_table_unref (self->open);
     g_queue_clear_full (&self->known, (GDestroyNotify) log_unref);
     ecfs_mutex_clear (&self->packing);
     ecfs_mutex_clear (&self->beginning);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
-}
-
-static GList *find_known_locked (EcfsLogs *self, const EcfsUuid *uuid) ECFS_REQUIRES (self->lock)
-{
-    for (GList *l = self->known.head; l != NULL; l = l->next)
-        if (ecfs_uuid_equal (&((const EcfsLog *) l->data)->row->uuid, uuid))
-            return l;
-    return NULL;
-}
-
-/* A reference; NULL: it is not known here. */
-static EcfsLog *find_known (EcfsLogs *self, const EcfsUuid *uuid)
-{
-    ecfs_mutex_lock (&self->lock);
-    GList *link = find_known_locked (self, uuid);
-    EcfsLog *log = link == NULL ? NULL : log_ref (link->data);
-    ecfs_mutex_unlock (&self->lock);
-    return log;
-}
-
-bool ecfs_logs_is_open (EcfsLogs *self, const EcfsUuid *uuid)
-{
-    EcfsLog *log = find_known (self, uuid);
-    if (log == NULL)
-        return false;
-    ecfs_mutex_lock (&log->lock);
-    bool open = !log->has_ended || log->settled != log->end;
-    ecfs_mutex_unlock (&log->lock);
-    log_unref (log);
-    return open;
 }
 
 void ecfs_logs_end (EcfsLogs *self, const EcfsUuid *uuid)
@@ -768,6 +826,7 @@ void ecfs_logs_end (EcfsLogs *self, const EcfsUuid *uuid)
     while (log->settled != log->end) /* each record is published or given up, and soon */
         (void) ecfs_cond_wait_until (&log->moved, &log->lock, ecfs_now_us () + G_USEC_PER_SEC);
     ecfs_mutex_unlock (&log->lock);
+    close_ended (log);
     log_unref (log);
 }
 
@@ -790,11 +849,5 @@ EcfsMutex *ecfs_logs_packing_lock (EcfsLogs *self)
 
 void ecfs_logs_forget (EcfsLogs *self, const EcfsUuid *uuid)
 {
-    ecfs_mutex_lock (&self->lock);
-    GList *link = find_known_locked (self, uuid);
-    EcfsLog *log = link == NULL ? NULL : link->data;
-    if (link != NULL)
-        g_queue_delete_link (&self->known, link);
-    ecfs_mutex_unlock (&self->lock);
-    log_unref (log);
+    forget (self, uuid);
 }

@@ -6,6 +6,9 @@
  * copy that fails or is late; then the next begins elsewhere. It is never appended to again, and what it has goes into
  * packs (upkeep/packer.h).
  *
+ * Of a shared catalog each member has logs of its own. While one is open an intent in the catalog says so: who leads
+ * packs those that have ended, and those of members that are gone.
+ *
  *   state of a copy   meaning                                             moved on by
  *   running           records are sent, and acknowledged in their order   error, lateness → cut; end of the log → ended
  *   cut               has what was acknowledged until then                -
@@ -24,8 +27,11 @@
 typedef struct EcfsLogs EcfsLogs;
 typedef struct EcfsLog EcfsLog;
 
-EcfsLogs *ecfs_logs_new (EcfsArchive *archive);
-/** Ends all logs. Nobody may be about to append. NULL is accepted. */
+/** Old ones end from then on (pack_after), and the catalog is told. */
+EcfsLogs *ecfs_logs_start (EcfsArchive *archive);
+/** Ends all logs, and tells the catalog. Nobody may be about to append. */
+void ecfs_logs_stop (EcfsLogs *self);
+/** After stop (), once endpoints have given back what they had of them. NULL is accepted. */
 void ecfs_logs_free (EcfsLogs *self);
 
 /* What is to become a record. */
@@ -61,13 +67,9 @@ void ecfs_logs_give_up (EcfsLogPlace *place);
 
 /** Held by who packs: what two would pack at once is packed twice. */
 EcfsMutex *ecfs_logs_packing_lock (EcfsLogs *self);
-/** Nothing more comes into the log: returns when all of its records are settled. One that is not known here has ended.
- */
+/** Nothing more comes into the log: returns when all of its records are settled, and the catalog knows. Nothing happens
+ * with those of other members. */
 void ecfs_logs_end (EcfsLogs *self, const EcfsUuid *log);
-/** Ends what is open and older than @age_us, or all with 0. */
-void ecfs_logs_end_old (EcfsLogs *self, int64_t age_us);
-/** Whether records may still come, or are on their way. */
-bool ecfs_logs_is_open (EcfsLogs *self, const EcfsUuid *log);
 /** A descriptor of the content of a log that is still known here, for close(2); -1. */
 int ecfs_logs_content (EcfsLogs *self, const EcfsUuid *log);
 /** The log is packed. */

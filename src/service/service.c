@@ -21,12 +21,11 @@ static void *take (EcfsArchive *self, EcfsService service)
     return running;
 }
 
-/* What only who leads has. */
-static void start_storing (EcfsArchive *self)
+/* What only who leads does. */
+static void start_sending (EcfsArchive *self)
 {
     ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
                               ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
-    ecfs_archive_set_service (self, ECFS_SERVICE_LOGS, ecfs_logs_new (self));
 }
 
 bool ecfs_archive_start (EcfsArchive *self, GError **error)
@@ -36,7 +35,8 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     ecfs_archive_set_service (self, ECFS_SERVICE_KEY, ecfs_key_watch_new (self));
     if (!ecfs_archive_is_readonly (self) && !ecfs_archive_lacks_keys (self)) {
         if (ecfs_archive_leads (self))
-            start_storing (self);
+            start_sending (self);
+        ecfs_archive_set_service (self, ECFS_SERVICE_LOGS, ecfs_logs_start (self));
         ecfs_archive_set_service (self, ECFS_SERVICE_TOGETHER, ecfs_together_new ());
         ecfs_archive_set_service (self, ECFS_SERVICE_READS, ecfs_reads_new (ecfs_archive_directory (self)));
         ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));
@@ -50,7 +50,7 @@ bool ecfs_archive_lead (EcfsArchive *self, bool is_mount, GError **error)
         !ecfs_journal_check_fork (self, ecfs_archive_lineage (self), error) ||
         !ecfs_archive_begin_leading (self, error))
         return false;
-    start_storing (self);
+    start_sending (self);
     ecfs_archive_note_leads (self); /* what deletes hurries the journal */
     if (!is_mount)
         return true;
@@ -81,7 +81,7 @@ void ecfs_archive_repair_behind (EcfsArchive *self)
 
 void ecfs_archive_pack_behind (EcfsArchive *self)
 {
-    if (ecfs_archive_service (self, ECFS_SERVICE_LOGS) != NULL)
+    if (ecfs_archive_service (self, ECFS_SERVICE_LOGS) != NULL && ecfs_archive_leads (self))
         ecfs_archive_set_service (self, ECFS_SERVICE_PACKING, ecfs_packer_start (self));
 }
 
@@ -137,7 +137,7 @@ void ecfs_archive_stop (EcfsArchive *self)
     ecfs_archive_end_workers (self);
     ecfs_together_free (take (self, ECFS_SERVICE_TOGETHER));
     if (ecfs_archive_service (self, ECFS_SERVICE_LOGS) != NULL)
-        ecfs_logs_end_old (ecfs_archive_service (self, ECFS_SERVICE_LOGS), 0);
+        ecfs_logs_stop (ecfs_archive_service (self, ECFS_SERVICE_LOGS));
     if (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL) != NULL)
         ecfs_archive_await_session (self); /* nothing goes to endpoints that were not told who comes */
     ecfs_journal_sender_stop (take (self, ECFS_SERVICE_JOURNAL));

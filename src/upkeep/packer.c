@@ -90,7 +90,7 @@ static void drop_empty (EcfsPacker *self, const EcfsObjectRow *log)
 static void add_loose (EcfsPacker *self, int64_t id, Loose *loose)
 {
     g_autoptr (EcfsObjectRow) log = ecfs_catalog_object (ecfs_archive_catalog (self->archive), id, NULL);
-    if (log == NULL || is_resting (self, id) || ecfs_logs_is_open (logs_of (self), &log->uuid))
+    if (log == NULL || is_resting (self, id))
         return;
     if (log->size == 0) {
         drop_empty (self, log);
@@ -107,7 +107,7 @@ static bool find_loose (EcfsPacker *self, Loose *ret_loose, GError **error)
     *ret_loose = (Loose){.logs = g_array_new (FALSE, FALSE, sizeof (int64_t))};
     for (bool more = true; more && ret_loose->logs->len < MOST_OBJECTS;) {
         g_autoptr (GArray) some = ecfs_catalog_objects_of_kind (ecfs_archive_catalog (self->archive), ECFS_OBJECT_LOG,
-                                                                after, MOST_OBJECTS, error);
+                                                                true, after, MOST_OBJECTS, error);
         if (some == NULL) {
             g_array_unref (ret_loose->logs);
             return false;
@@ -241,7 +241,6 @@ static void *run (void *data)
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
         ecfs_mutex_unlock (&self->lock);
-        ecfs_logs_end_old (logs_of (self), ecfs_archive_config (self->archive)->pack_after_us);
         if (ecfs_now_us () >= self->not_before_us)
             pack (self);
         ecfs_mutex_lock (&self->lock);

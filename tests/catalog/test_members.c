@@ -191,17 +191,32 @@ static void test_peers (void)
     clear_members (&m);
 }
 
+static guint n_ended_logs (EcfsCatalog *catalog)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) ended = ecfs_catalog_objects_of_kind (catalog, ECFS_OBJECT_LOG, true, 0, 10, &error);
+    g_assert_no_error (error);
+    return ended->len;
+}
+
 /* One that is silent for too long is dead: another leads, what it announced is given up, and when it wakes it can
  * change nothing. */
 static void test_dead_leader (void)
 {
     Members m;
     int64_t intent;
+    bool gone;
     g_autoptr (GError) error = NULL;
     init_members (&m);
     uint64_t ino = make_file (as (&m, 0), ECFS_ROOT_INO, "file");
     g_autoptr (EcfsObjectRow) object = new_object (as (&m, 0), "rs:4+2", 1000, 6);
     OK (e, ecfs_catalog_intent_begin (m.catalogs[0], object, ino, &intent, &e));
+    g_autoptr (EcfsObjectRow) log = new_object (as (&m, 0), "copies:3", 0, 3);
+    log->has_sha256 = false;
+    OK (e, ecfs_catalog_log_begin (m.catalogs[0], log, &intent, &e));
+    g_assert_cmpuint (n_ended_logs (m.catalogs[1]), ==, 0);
+    OK (e, ecfs_catalog_drop_unused (m.catalogs[1], &log->uuid, &gone, &e));
+    g_assert_false (gone);
     ecfs_pg_dead_us = 2 * G_USEC_PER_SEC;
     for (int64_t until_us = g_get_monotonic_time () + 30 * G_USEC_PER_SEC;
          !ecfs_catalog_leads (m.catalogs[1]) && g_get_monotonic_time () < until_us;) {
@@ -214,6 +229,9 @@ static void test_dead_leader (void)
     uint64_t n_deletions = get_totals (as (&m, 1)).n_deletions;
     OK (e, ecfs_catalog_intents_abort_dead (m.catalogs[1], &e));
     g_assert_cmpuint (get_totals (as (&m, 1)).n_deletions, ==, n_deletions + 6);
+    g_assert_cmpuint (n_ended_logs (m.catalogs[1]), ==, 1);
+    OK (e, ecfs_catalog_drop_unused (m.catalogs[1], &log->uuid, &gone, &e));
+    g_assert_true (gone);
     EcfsNewInode new = {.mode = S_IFREG | 0644};
     EcfsAttr attr;
     g_assert_false (ecfs_catalog_make (m.catalogs[0], ECFS_ROOT_INO, "after", &new, &attr, NULL, &error));
@@ -688,7 +706,8 @@ static void test_few_trips_of_a_file (void)
     const atomic_uint *n_trips = &ecfs_pg_of (f->catalog->db)->n_trips;
     g_autoptr (EcfsObjectRow) log = new_object (f, "copies:3", 0, 3);
     log->has_sha256 = false;
-    OK (e, ecfs_catalog_log_begin (f->catalog, log, &e));
+    int64_t open;
+    OK (e, ecfs_catalog_log_begin (f->catalog, log, &open, &e));
 #define STEP(step, call)                                                                                               \
     do {                                                                                                               \
         unsigned before = atomic_load (n_trips);                                                                       \

@@ -48,8 +48,10 @@ static void publish_logged (Fixture *f, uint64_t ino)
     static uint64_t end;
     uint64_t size = (uint64_t) g_test_rand_int_range (1, 3000);
     if (end == 0 || g_test_rand_int_range (0, 10) == 0 || !is_known (f, &log)) {
+        int64_t intent;
         g_autoptr (EcfsObjectRow) row = new_object (f, "copies:3", 0, 3);
-        OK (e, ecfs_catalog_log_begin (f->catalog, row, &e));
+        OK (e, ecfs_catalog_log_begin (f->catalog, row, &intent, &e));
+        OK (e, ecfs_catalog_log_end (f->catalog, intent, &e));
         if (g_test_rand_bit ())
             OK (e, ecfs_catalog_log_stripe_ends (f->catalog, &row->uuid, 1, 0, &e));
         log = row->uuid;

@@ -8,16 +8,17 @@
 typedef struct Shared {
     Fixture f;
     EcfsObjectRow *log;
-    uint64_t end; /* of the log */
+    int64_t intent; /* of the log, as long as it is open */
+    uint64_t end;
 } Shared;
 
-static EcfsObjectRow *begin_log (Fixture *f)
+static EcfsObjectRow *begin_log (Fixture *f, int64_t *ret_intent)
 {
     EcfsObjectRow *log = new_object (f, "copies:3", 0, 3);
     log->has_sha256 = false;
     for (guint i = 0; i < log->stripes->len; i++)
         g_array_index (log->stripes, EcfsStripeRow, i).size = 0;
-    OK (e, ecfs_catalog_log_begin (f->catalog, log, &e));
+    OK (e, ecfs_catalog_log_begin (f->catalog, log, ret_intent, &e));
     return log;
 }
 
@@ -27,7 +28,7 @@ static void set_up (Shared *self, gconstpointer unused)
     *self = (Shared){.end = 0};
     fixture_init (&self->f);
     fixture_add_endpoints (&self->f);
-    self->log = begin_log (&self->f);
+    self->log = begin_log (&self->f, &self->intent);
 }
 
 static void tell_problem (void *user, uint64_t ino, const char *text)
@@ -106,6 +107,11 @@ static bool drop_unused (Fixture *f, const EcfsObjectRow *object)
     return gone;
 }
 
+static void end_log (Shared *self)
+{
+    OK (e, ecfs_catalog_log_end (self->f.catalog, self->intent, &e));
+}
+
 static void unlink_file (Fixture *f, const char *name)
 {
     EcfsAttr attr;
@@ -150,6 +156,8 @@ static void test_log_stays (Shared *self, gconstpointer unused)
     (void) make_logged (self, "another", 500);
     g_assert_false (drop_unused (f, self->log));
     unlink_file (f, "another");
+    g_assert_false (drop_unused (f, self->log)); /* more may come */
+    end_log (self);
     g_assert_true (drop_unused (f, self->log));
     g_assert_cmpuint (get_totals (f).n_objects, ==, 0);
     g_assert_cmpuint (get_totals (f).n_deletions, ==, 3);
@@ -163,9 +171,10 @@ static void test_log_is_of_active_endpoints (Shared *self, gconstpointer unused)
 {
     (void) unused;
     Fixture *f = &self->f;
+    int64_t intent;
     g_autoptr (EcfsObjectRow) log = new_object (f, "copies:3", 0, 3);
     OK (e, ecfs_catalog_endpoint_set_state (f->catalog, f->endpoints[1], ECFS_ENDPOINT_DRAINING, &e));
-    g_assert_cmpint (CODE (e, ecfs_catalog_log_begin (f->catalog, log, &e)), ==, EAGAIN);
+    g_assert_cmpint (CODE (e, ecfs_catalog_log_begin (f->catalog, log, &intent, &e)), ==, EAGAIN);
     g_assert_cmpuint (get_totals (f).n_objects, ==, 1);
 }
 
@@ -239,6 +248,7 @@ static void test_pack (Shared *self, gconstpointer unused)
     OK (e, ecfs_catalog_pack_end (f->catalog, &pack->uuid, intent, &e));
     assert_is_in (f, inos[0], pack, 9000);
     assert_is_in (f, inos[1], pack, 0);
+    end_log (self);
     g_assert_true (drop_unused (f, self->log));
     g_assert_false (drop_unused (f, pack));
     g_assert_cmpuint (get_totals (f).n_objects, ==, 1);
@@ -403,14 +413,21 @@ static void test_lists (Shared *self, gconstpointer unused)
     Fixture *f = &self->f;
     g_autoptr (GError) error = NULL;
     EcfsExtent extent;
-    ecfs_object_row_free (begin_log (f)); /* another, of nobody */
+    int64_t intent;
+    ecfs_object_row_free (begin_log (f, &intent)); /* another, of nobody */
     uint64_t inos[3] = {make_logged (self, "a", 10), make_logged (self, "b", 20), make_logged (self, "c", 30)};
     g_autoptr (EcfsObjectRow) log = only_object (f, inos[0], &extent);
-    g_autoptr (GArray) logs = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, 0, 10, &error);
+    g_autoptr (GArray) logs = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, false, 0, 10, &error);
     g_assert_cmpuint (logs->len, ==, 2);
     g_assert_cmpint (g_array_index (logs, int64_t, 0), ==, log->id);
-    g_autoptr (GArray) behind = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, log->id, 10, &error);
+    g_autoptr (GArray) behind = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, false, log->id, 10, &error);
     g_assert_cmpuint (behind->len, ==, 1);
+    g_autoptr (GArray) before = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, true, 0, 10, &error);
+    g_assert_cmpuint (before->len, ==, 0);
+    OK (e, ecfs_catalog_log_end (f->catalog, intent, &e));
+    g_autoptr (GArray) ended = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, true, 0, 10, &error);
+    g_assert_cmpuint (ended->len, ==, 1);
+    g_assert_cmpint (g_array_index (ended, int64_t, 0), ==, g_array_index (behind, int64_t, 0));
     g_autoptr (GArray) some = ecfs_catalog_sharers (f->catalog, log->id, inos[0], 1, &error);
     g_assert_no_error (error);
     g_assert_cmpuint (some->len, ==, 1);

@@ -143,7 +143,7 @@ static int pack (Actor *self)
     g_autoptr (GArray) objects = g_array_new (FALSE, FALSE, sizeof (int64_t));
     g_autoptr (GError) error = NULL;
     for (size_t i = 0; i < G_N_ELEMENTS (kinds); i++) {
-        g_autoptr (GArray) some = ecfs_catalog_objects_of_kind (catalog, kinds[i], 0, G_MAXUINT, &error);
+        g_autoptr (GArray) some = ecfs_catalog_objects_of_kind (catalog, kinds[i], false, 0, G_MAXUINT, &error);
         g_assert_no_error (error);
         g_array_append_vals (objects, some->data, some->len);
     }

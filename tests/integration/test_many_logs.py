@@ -1,0 +1,144 @@
+"""Small files of several mounts of one archive: each has logs of its own, and who leads packs them."""
+import itertools
+import os
+import threading
+
+import lab
+import postgresql
+import pytest
+from test_logs import COPIES, TOLERANCE, contents, write_files
+from test_many_mounts import cluster, is_clean, join, make, same_tree  # noqa: F401
+
+pytestmark = pytest.mark.skipif(not postgresql.have_postgresql(), reason="there is no PostgreSQL")
+
+
+@pytest.fixture
+def pair(place, cluster):  # noqa: F811
+    """Two archive directories of one catalog, both mounted; the first leads."""
+    archive = make(place, cluster)
+    other = join(place, archive, "other")
+    return place.mount(archive), place.mount(other)
+
+
+def soon(*mounts):
+    """They pack soon, as tests have to."""
+    for mount in mounts:
+        mount.umount()
+        mount.archive.configure("archive", pack_after="1s")
+    for mount in mounts:
+        mount.start()
+
+
+def shared_as(mount, path):
+    return mount.archive.json("info", f"/{path}")["objects"][0].get("shared_as")
+
+
+def all_of(mount, kind):
+    return all(shared_as(mount, path.relative_to(mount.path)) == kind for path in mount.path.rglob("*") if path.is_file())
+
+
+def n_logs(cluster):  # noqa: F811
+    """Of the newest archive."""
+    schema = cluster.psql("SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                          "WHERE c.relname = 'objects' ORDER BY c.oid DESC LIMIT 1").stdout.strip()
+    return int(cluster.psql(f'SELECT count (*) FROM "{schema}".objects WHERE kind = 1').stdout)
+
+
+def test_small_files_of_each_are_records_of_a_log_of_its_own(pair):
+    first, second = pair
+    write_files(first.path / "a", 20)
+    write_files(second.path / "b", 20, seed=1)
+    same_tree([first, second])
+    assert all_of(first, "log")
+    assert sum(len(list(lab.stripe_files(endpoint))) for endpoint in first.archive.endpoints) == 2 * COPIES
+    second.umount()
+    first.umount()
+    is_clean(first.archive)
+
+
+@pytest.mark.slow
+def test_who_leads_packs_what_others_have_ended_while_they_write_on(pair, cluster):  # noqa: F811
+    first, second = pair
+    soon(first, second)
+    written, stop = [0], threading.Event()
+
+    def write_on():
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            (second.path / f"{number:05}").write_bytes(os.urandom(1 + number % 9000))
+            written[0] += 1
+            stop.wait(0.005)
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        lab.until(lambda: written[0] > 50 and shared_as(first, "00000") == "pack", 120, "the first is packed")
+    finally:
+        stop.set()
+        writer.join()
+    expected = same_tree([second, first])
+    lab.until(lambda: n_logs(cluster) == 0, 60, "all is packed")
+    lab.forget_mounts()
+    for mount in pair:
+        lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+    second.umount()
+    first.umount()
+    is_clean(first.archive)
+
+
+@pytest.mark.slow
+def test_an_open_log_of_which_nothing_is_left_takes_more(pair):
+    """Who leads does not take it away."""
+    first, second = pair
+    soon(first)
+    for round_ in range(4):
+        write_files(second.path / "d", 10, seed=round_)
+        for path in (second.path / "d").iterdir():
+            path.unlink()
+        (second.path / f"kept {round_}").write_bytes(bytes(1000 + round_))
+        lab.ecfs("wait", first.path)
+    expected = same_tree([second, first])
+    second.umount()
+    lab.assert_same_tree(expected, lab.describe_tree(first.path))
+    first.umount()
+    is_clean(first.archive)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [(0, 1), (2, 5)])
+def test_what_all_have_closed_comes_back_without_machines_and_database(place, pair, lost):
+    """Records of several logs, of which some files were replaced by the other mount, and behind the journal."""
+    first, second = pair
+    assert len(lost) == TOLERANCE
+    write_files(first.path / "a", 15)
+    write_files(second.path / "b", 15, seed=1)
+    for number in range(5):
+        (second.path / "a" / f"file {number:04}").write_bytes(os.urandom(500))
+        (first.path / "b" / f"file {number:04}").write_bytes(os.urandom(500))
+    expected = same_tree([first, second])
+    for mount in pair:
+        mount.kill()
+    left = [endpoint for number, endpoint in enumerate(first.archive.endpoints) if number not in lost]
+    again = lab.Archive(place.path / "again", left)
+    lab.ecfs("recover", again.path, "--force", *(word for endpoint in left for word in ("--endpoint", endpoint.endpoint())))
+    mount = place.mount(again)
+    assert contents(lab.describe_tree(mount.path)) == contents(expected)
+    mount.umount()
+
+
+@pytest.mark.nightly
+def test_logs_of_a_mount_that_is_gone_are_packed(pair):
+    first, second = pair
+    soon(first)
+    write_files(second.path / "d", 30)
+    expected = same_tree([second, first])
+    second.kill()
+    lab.until(lambda: all_of(first, "pack"), 180, "who leads has packed them")
+    lab.forget_mounts()
+    lab.assert_same_tree(expected, lab.describe_tree(first.path))
+    second.start()
+    write_files(second.path / "e", 10, seed=2)
+    same_tree([second, first])
+    second.umount()
+    first.umount()
+    is_clean(first.archive)
