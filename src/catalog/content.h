@@ -169,10 +169,12 @@ typedef struct EcfsPublish {
     const EcfsLogged *logged; /* in place of objects and extents; NULL: it is in those */
     uint64_t size;            /* of the file */
     int64_t mtime_ns;
-    int64_t ctime_ns;  /* 0: now */
-    bool keep_mtime;   /* the inode's own stays: it was set behind mtime_ns */
-    int64_t staging;   /* row that this commits; 0: none. Older rows of the inode go */
-    bool full;         /* staging row goes away; otherwise its state becomes STORED */
+    int64_t ctime_ns;       /* 0: now */
+    bool keep_mtime;        /* the inode's own stays: it was set behind mtime_ns */
+    int64_t staging;        /* row that this commits; 0: none. Older rows of the inode go */
+    bool full;              /* staging row goes away; otherwise its state becomes STORED */
+    const int64_t *leaving; /* rows of other files that go with this, as ecfs_catalog_staging_remove_all () does it */
+    size_t n_leaving;
     bool last_goes_on; /* stripes of the last object are on their way still: its intent stays for them */
     /* Called once the change is made, and not durable yet: what is published from then on is behind it. It must not
      * block, nor call the catalog. May be NULL. */

@@ -145,6 +145,20 @@ int ecfs_staging_queued (EcfsCatalog *self, uint64_t ino, GError **error);
 int ecfs_staging_unstored (EcfsCatalog *self, uint64_t ino, GError **error);
 /** After a publish: the row goes (@full) or becomes STORED. */
 bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, bool full, GError **error);
+
+#define STAGING_ROWS 8 /* as many can be asked for ahead */
+
+/* Rows that are to go, and whether they are there. */
+typedef struct StagingRows {
+    EcfsStagingRow row[STAGING_ROWS];
+    int found[STAGING_ROWS];
+    size_t n;
+} StagingRows;
+
+/** In this order, the last two within an operation: what was asked for ahead is looked at before any row is changed. */
+void ecfs_staging_ahead (const int64_t *ids, size_t n);
+bool ecfs_staging_find_rows (EcfsCatalog *self, const int64_t *ids, size_t n, StagingRows *ret_rows, GError **error);
+bool ecfs_staging_drop_rows (EcfsCatalog *self, const StagingRows *rows, GError **error);
 bool ecfs_staging_drop_inode (EcfsCatalog *self, uint64_t ino, GError **error);
 
 #endif

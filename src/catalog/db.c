@@ -54,7 +54,7 @@ static void note (EcfsCatalog *self, StatementId id, const Value *values, size_t
 }
 
 #define MAX_VALUES   17
-#define AHEAD_MOST   12
+#define AHEAD_MOST   16
 #define AHEAD_VALUES 3
 G_STATIC_ASSERT (N_STATEMENTS < 256);
 

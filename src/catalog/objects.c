@@ -435,7 +435,9 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
 {
     Inode inode;
     g_autofree int64_t *objects = g_new (int64_t, publish->n_objects);
-    if (!get_publishable (self, publish->ino, &inode, error))
+    StagingRows leaving;
+    if (!get_publishable (self, publish->ino, &inode, error) ||
+        !ecfs_staging_find_rows (self, publish->leaving, publish->n_leaving, &leaving, error))
         return false;
     for (size_t i = 0; i < publish->n_objects; i++)
         if (!ecfs_object_publish (self, publish->objects[i], publish->intents[i],
@@ -454,7 +456,8 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
     ecfs_content_sum (&inode, extents);
     return ecfs_inode_store (self, &inode, error) && ecfs_content_put (self, &inode, extents, &name, error) &&
            (publish->staging == 0 ||
-            ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
+            ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error)) &&
+           ecfs_staging_drop_rows (self, &leaving, error);
 }
 
 static void say_ahead (const EcfsPublish *publish)
@@ -473,6 +476,7 @@ static void say_ahead (const EcfsPublish *publish)
         AHEAD (INTENT_STRIPE_LIST, INT (publish->intents[0]));
         ecfs_ahead (STMT_ENDPOINT_LIST_ALL, NULL, 0);
     }
+    ecfs_staging_ahead (publish->leaving, publish->n_leaving);
 }
 
 static bool make_public (EcfsCatalog *self, const EcfsPublish *publish, Op *op, GError **error)

@@ -3,8 +3,6 @@
 
 #include <sys/stat.h>
 
-#define REMOVED_AT_ONCE 8 /* rows; as many can be asked for ahead */
-
 bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *ret_staging, GError **error)
 {
     int64_t id;
@@ -189,18 +187,34 @@ static bool drop_row (EcfsCatalog *self, const EcfsStagingRow *row, GError **err
     return others == 1 || (others == 0 && show_committed (self, row->ino, error));
 }
 
-/* All that were asked for ahead are looked at before any is changed. */
-static bool remove_rows (EcfsCatalog *self, const int64_t *ids, size_t n, GError **error)
+bool ecfs_staging_find_rows (EcfsCatalog *self, const int64_t *ids, size_t n, StagingRows *ret_rows, GError **error)
 {
-    EcfsStagingRow rows[REMOVED_AT_ONCE];
-    int found[REMOVED_AT_ONCE];
+    g_assert (n <= G_N_ELEMENTS (ret_rows->row));
+    ret_rows->n = n;
     for (size_t i = 0; i < n; i++)
-        if ((found[i] = get (self, ids[i], &rows[i], error)) < 0)
-            return false;
-    for (size_t i = 0; i < n; i++)
-        if (found[i] == 1 && !drop_row (self, &rows[i], error))
+        if ((ret_rows->found[i] = get (self, ids[i], &ret_rows->row[i], error)) < 0)
             return false;
     return true;
+}
+
+bool ecfs_staging_drop_rows (EcfsCatalog *self, const StagingRows *rows, GError **error)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->found[i] == 1 && !drop_row (self, &rows->row[i], error))
+            return false;
+    return true;
+}
+
+static bool remove_rows (EcfsCatalog *self, const int64_t *ids, size_t n, GError **error)
+{
+    StagingRows rows;
+    return ecfs_staging_find_rows (self, ids, n, &rows, error) && ecfs_staging_drop_rows (self, &rows, error);
+}
+
+void ecfs_staging_ahead (const int64_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        AHEAD (STAGING_GET, INT (ids[i]));
 }
 
 bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error)
@@ -211,9 +225,8 @@ bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **e
 bool ecfs_catalog_staging_remove_all (EcfsCatalog *self, const int64_t *stagings, size_t n, GError **error)
 {
     for (size_t i = 0, now; i < n; i += now) {
-        now = MIN (n - i, REMOVED_AT_ONCE);
-        for (size_t j = 0; j < now; j++)
-            AHEAD (STAGING_GET, INT (stagings[i + j]));
+        now = MIN (n - i, STAGING_ROWS);
+        ecfs_staging_ahead (stagings + i, now);
         if (!CHANGE_CHECKED (self, error, remove_rows (self, stagings + i, now, error)))
             return false;
     }

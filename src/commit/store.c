@@ -55,6 +55,19 @@ EcfsPublish ecfs_attempt_publish (const EcfsCommitAttempt *self)
                          .staging = self->commit.publish.staging};
 }
 
+static void *take_along (const EcfsCommitAttempt *self, EcfsPublish *publish)
+{
+    if (self->commit.publish.leave == NULL)
+        return NULL;
+    return self->commit.publish.leave (self->commit.user, &publish->leaving, &publish->n_leaving);
+}
+
+static void end_along (const EcfsCommitAttempt *self, void *leavers, bool gone)
+{
+    if (leavers != NULL)
+        self->commit.publish.left (leavers, gone);
+}
+
 /* With @goes_on, stripes of the last object are on their way still. */
 static bool publish (EcfsCommitAttempt *self, bool goes_on, GError **error)
 {
@@ -77,7 +90,9 @@ static bool publish (EcfsCommitAttempt *self, bool goes_on, GError **error)
     publish.full = full;
     publish.last_goes_on = goes_on;
     ecfs_archive_await_session (self->archive);
+    void *leavers = take_along (self, &publish);
     bool durable = ecfs_catalog_publish (ecfs_archive_catalog (self->archive), &publish, &self->outcome.kept, error);
+    end_along (self, leavers, durable);
     self->outcome.full = full;
     guint n_ended = self->parts->len - goes_on;
     for (guint i = 0; (durable || self->outcome.kept) && i < n_ended; i++)
@@ -235,7 +250,9 @@ static bool store_in_log (EcfsCommitAttempt *self, GError **error)
     }
     EcfsPublish publish = ecfs_attempt_publish (self);
     ecfs_archive_await_session (self->archive);
+    void *leavers = take_along (self, &publish);
     bool durable = ecfs_logs_publish (&place, &publish, &self->outcome.kept, error);
+    end_along (self, leavers, durable);
     self->outcome.full = publish.full;
     return durable;
 }

@@ -441,6 +441,8 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
         commit->publish.time_told = &self->time_told;
         commit->publish.published = published;
         commit->publish.at_quorum = ecfs_archive_config (table->archive)->close_quorum;
+        commit->publish.leave = ecfs_staged_leave_along;
+        commit->publish.left = ecfs_staged_left;
     }
     commit->done = attempt_done;
     commit->user = ecfs_staged_ref (self);

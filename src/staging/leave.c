@@ -3,7 +3,8 @@
 #include "staging/staged_priv.h"
 #include <unistd.h>
 
-#define LINGER_US (200 * 1000) /* what another mount may take over, leaves with others that are stored meanwhile */
+#define LINGER_US  (200 * 1000) /* what another mount may take over, leaves with others that are stored meanwhile, … */
+#define ALONG_MOST 4            /* … or with what another of them has the catalog change */
 
 void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self)
 {
@@ -101,7 +102,7 @@ static void take_leaver (Leavers *self, EcfsStaged *file)
         ecfs_staged_withdraw_locked (table, file);
         g_array_append_val (self->rows, file->row);
         g_ptr_array_add (self->names, g_strdup (file->name));
-    } else if (ecfs_staged_may_leave_locked (table, file)) {
+    } else if (ecfs_staged_may_leave_locked (table, file) && !table->stopped) {
         leave_alone_locked (table, file);
     }
     ecfs_cond_broadcast (&table->progress);
@@ -109,19 +110,31 @@ static void take_leaver (Leavers *self, EcfsStaged *file)
     ecfs_mutex_unlock (&file->row_lock);
 }
 
-static void leave_together_job (void *data)
+/* With those of the table that linger, the first @most of them. */
+static Leavers *leavers_new_locked (EcfsStagedTable *table, guint most) ECFS_REQUIRES (table->lock)
 {
-    Leavers *self = data;
-    EcfsStagedTable *table = self->table;
-    g_autoptr (GError) error = NULL;
+    Leavers *self = g_new0 (Leavers, 1);
+    self->table = table;
+    self->files = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_staged_unref);
     self->rows = g_array_new (FALSE, FALSE, sizeof (int64_t));
     self->names = g_ptr_array_new_with_free_func (g_free);
+    while (table->lingering->len > 0 && self->files->len < most)
+        g_ptr_array_add (self->files, g_ptr_array_steal_index (table->lingering, 0));
+    if (table->lingering->len == 0)
+        table->leave_us = 0;
+    return self;
+}
+
+static void take_leavers (Leavers *self)
+{
     for (guint i = 0; i < self->files->len; i++)
         take_leaver (self, g_ptr_array_index (self->files, i));
-    const int64_t *rows = (const int64_t *) (void *) self->rows->data;
-    if (!ecfs_catalog_staging_remove_all (ecfs_archive_catalog (table->archive), rows, self->rows->len, &error))
-        g_warning ("%s/staging: %u files: %s", ecfs_archive_directory (table->archive), self->rows->len,
-                   error->message);
+}
+
+/* Those that the catalog has let go. */
+static void end_leavers (Leavers *self)
+{
+    EcfsStagedTable *table = self->table;
     for (guint i = 0; i < self->names->len; i++)
         if (unlinkat (table->dir_fd, g_ptr_array_index (self->names, i), 0) != 0)
             g_warning ("staging/%s: cannot be removed: %s", (const char *) g_ptr_array_index (self->names, i),
@@ -132,17 +145,52 @@ static void leave_together_job (void *data)
     g_free (self);
 }
 
+static void remove_job (void *data)
+{
+    Leavers *self = data;
+    g_autoptr (GError) error = NULL;
+    EcfsArchive *archive = self->table->archive;
+    const int64_t *rows = (const int64_t *) (void *) self->rows->data;
+    if (!ecfs_catalog_staging_remove_all (ecfs_archive_catalog (archive), rows, self->rows->len, &error))
+        g_warning ("%s/staging: %u files: %s", ecfs_archive_directory (archive), self->rows->len, error->message);
+    end_leavers (self);
+}
+
+static void leave_together_job (void *data)
+{
+    take_leavers (data);
+    remove_job (data);
+}
+
 int64_t ecfs_staged_end_lingering_locked (EcfsStagedTable *table, int64_t now_us)
 {
     if (table->leave_us == 0 || now_us < table->leave_us)
         return table->leave_us == 0 ? INT64_MAX : table->leave_us;
-    Leavers *leavers = g_new0 (Leavers, 1);
-    leavers->table = table;
-    leavers->files = g_steal_pointer (&table->lingering);
-    table->lingering = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_staged_unref);
-    table->leave_us = 0;
-    ecfs_workers_push (table->workers, leave_together_job, leavers);
+    ecfs_workers_push (table->workers, leave_together_job, leavers_new_locked (table, G_MAXUINT));
     return INT64_MAX;
+}
+
+void *ecfs_staged_leave_along (void *user, const int64_t **ret_rows, size_t *ret_n_rows)
+{
+    EcfsStagedTable *table = ((const EcfsStaged *) user)->table;
+    ecfs_mutex_lock (&table->lock);
+    bool none = table->stopping || table->lingering->len == 0;
+    Leavers *self = none ? NULL : leavers_new_locked (table, ALONG_MOST);
+    ecfs_mutex_unlock (&table->lock);
+    if (self == NULL)
+        return NULL;
+    take_leavers (self);
+    *ret_rows = (const int64_t *) (void *) self->rows->data;
+    *ret_n_rows = self->rows->len;
+    return self;
+}
+
+void ecfs_staged_left (void *leavers, bool gone)
+{
+    if (gone)
+        end_leavers (leavers);
+    else
+        remove_job (leavers);
 }
 
 static void linger_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
