@@ -95,6 +95,9 @@ struct EcfsCatalog {
     uint64_t durable_txn; /* number of the last one committed */
     bool reading;         /* a read transaction is open; never with in_txn */
     bool has_read;        /* something was read in it; valid with reading */
+    EcfsAttr touched;     /* of a shared catalog: the directory that a change here touched last, as it left it */
+    int64_t touched_us;   /* when; 0: none, or it is another since */
+    uint64_t touched_txn; /* the transaction of that */
     unsigned n_waiting;   /* durable callers whose change is made */
     struct Op *waiting;   /* their operations, of a shared catalog */
     unsigned last_group;  /* n_waiting at the last COMMIT */
@@ -176,8 +179,9 @@ bool ecfs_wait_all (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock
 /** Whether an operation that failed is to be done again from its beginning, as the @tries before were undone with what
  * others had changed meanwhile. Then *@error is cleared. */
 bool ecfs_op_again (EcfsCatalog *self, const Op *op, unsigned tries, GError **error);
-/** A snapshot for the reads of the next moment. */
-void ecfs_read_begin (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
+/** A snapshot for the reads of the next moment; with @looks a shared catalog needs none, as each query of the read
+ * stands for itself. */
+void ecfs_read_begin (EcfsCatalog *self, bool looks) ECFS_REQUIRES (self->lock);
 void ecfs_read_end (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
 void ecfs_op_enter (EcfsCatalog *self, bool durable) ECFS_TSA (acquire_capability (self->lock));
 
@@ -199,10 +203,12 @@ void ecfs_op_enter (EcfsCatalog *self, bool durable) ECFS_TSA (acquire_capabilit
 #define CHANGE(self, error, call)         CHANGE_AS (self, error, false, ecfs_op_end, call)
 #define CHANGE_CHECKED(self, error, call) CHANGE_AS (self, error, false, ecfs_op_end_checked, call)
 #define CHANGE_DURABLE(self, error, call) CHANGE_AS (self, error, true, ecfs_op_end, call)
-#define READ(self, call)                                                                                               \
+#define READ(self, call)                  READ_AS (self, false, call)
+#define LOOK(self, call)                  READ_AS (self, true, call)
+#define READ_AS(self, looks, call)                                                                                     \
     ({                                                                                                                 \
         ecfs_mutex_lock (&(self)->lock);                                                                               \
-        ecfs_read_begin (self);                                                                                        \
+        ecfs_read_begin (self, looks);                                                                                 \
         __typeof__ (call) result_ = (call);                                                                            \
         ecfs_read_end (self);                                                                                          \
         ecfs_mutex_unlock (&(self)->lock);                                                                             \

@@ -318,10 +318,12 @@ static void await_standby (Pg *self)
 
 static bool commit (Pg *self, GError **error)
 {
-    g_autofree char *flush = self->is_member ? ecfs_pg_sign (self) : NULL;
+    PgSaying flush;
+    if (self->is_member)
+        ecfs_pg_sign (self, &flush);
     self->is_warned = false;
     self->n_begun++;
-    if (!ecfs_pg_commit_with (self, flush, &self->unsettled, error))
+    if (!ecfs_pg_commit_with (self, self->is_member ? &flush : NULL, &self->unsettled, error))
         return false;
     self->committed = self->txn;
     await_standby (self);
@@ -348,9 +350,11 @@ static bool control (EcfsDb *db, StatementId id, const char *what, GError **erro
         self->reading = false;
         return roll_back (self, what, error) && ecfs_pg_begin (self, error);
     case STMT_BEGIN_READ:
+    case STMT_BEGIN_LOOK:
         if (!roll_back (self, what, error))
             return false;
         self->begin_read = self->reading = true;
+        self->looks = id == STMT_BEGIN_LOOK;
         return true;
     case STMT_COMMIT:
         return commit (self, error);

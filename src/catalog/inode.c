@@ -4,7 +4,8 @@
 
 #include <sys/stat.h>
 
-#define MODE_MAX (S_IFMT | 07777)
+#define MODE_MAX  (S_IFMT | 07777)
+#define LATELY_US 50000
 
 static bool read_code (EcfsQuery *query, int column, Inode *inode)
 {
@@ -132,9 +133,16 @@ bool ecfs_inode_insert (EcfsCatalog *self, const Inode *inode, const char *targe
                  target == NULL ? (Value){.type = VALUE_NULL} : NAME (target));
 }
 
+static void forget_touched (EcfsCatalog *self, uint64_t ino)
+{
+    if (self->touched.ino == ino)
+        self->touched_us = 0;
+}
+
 bool ecfs_inode_store (EcfsCatalog *self, const Inode *inode, GError **error)
 {
     const EcfsAttr *attr = &inode->attr;
+    forget_touched (self, attr->ino);
     return EXEC (self, INODE_UPDATE, error, INT (attr->ino), INT (attr->mode), INT (attr->uid), INT (attr->gid),
                  INT (attr->size), INT (attr->atime_ns), INT (attr->mtime_ns), INT (attr->ctime_ns),
                  INT (inode->committed_size), TEXT (inode->has_code ? inode->code : NULL), INT (attr->data_bytes),
@@ -161,6 +169,7 @@ bool ecfs_inode_touch (EcfsCatalog *self, const Inode *inode, bool relinked, GEr
 {
     const EcfsAttr *attr = &inode->attr, committed = ecfs_inode_committed (inode);
     ecfs_journal_put_touch (self->record, &committed);
+    forget_touched (self, attr->ino);
     if (relinked)
         return EXEC (self, INODE_RELINK, error, INT (attr->ino), INT (attr->nlink), INT (attr->mtime_ns),
                      INT (attr->ctime_ns));
@@ -172,7 +181,20 @@ bool ecfs_inode_touch_dir (EcfsCatalog *self, Inode *dir, int links, int64_t now
     dir->attr.mtime_ns = now_ns;
     dir->attr.ctime_ns = now_ns;
     dir->attr.nlink += (uint32_t) links;
-    return ecfs_inode_touch (self, dir, links != 0, error);
+    if (!ecfs_inode_touch (self, dir, links != 0, error))
+        return false;
+    self->touched_us = ecfs_now_us ();
+    self->touched_txn = self->txn;
+    return ecfs_attr_out (dir, &self->touched);
+}
+
+bool ecfs_inode_touched (const EcfsCatalog *self, uint64_t ino, EcfsAttr *ret_attr)
+{
+    bool known = self->is_member && self->touched_us != 0 && self->touched.ino == ino &&
+                 self->durable_txn >= self->touched_txn && ecfs_now_us () - self->touched_us < LATELY_US;
+    if (known)
+        *ret_attr = self->touched;
+    return known;
 }
 
 bool ecfs_attr_out (const Inode *inode, EcfsAttr *ret_attr)

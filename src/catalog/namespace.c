@@ -31,13 +31,16 @@ bool ecfs_catalog_lookup (EcfsCatalog *self, uint64_t parent, const char *name, 
     if (!ecfs_name_check (name, error))
         return false;
     ahead_of_entry (parent, name);
-    return READ (self, lookup (self, parent, name, ret_attr, error));
+    return LOOK (self, lookup (self, parent, name, ret_attr, error));
 }
 
 bool ecfs_catalog_getattr (EcfsCatalog *self, uint64_t ino, EcfsAttr *ret_attr, GError **error)
 {
     Inode inode;
-    return READ (self, ecfs_inode_get (self, ino, &inode, error)) && ecfs_attr_out (&inode, ret_attr);
+    ecfs_mutex_lock (&self->lock);
+    bool known = ecfs_inode_touched (self, ino, ret_attr);
+    ecfs_mutex_unlock (&self->lock);
+    return known || (LOOK (self, ecfs_inode_get (self, ino, &inode, error)) && ecfs_attr_out (&inode, ret_attr));
 }
 
 /* While bytes are in staging a new size is theirs; else it is the content's. */

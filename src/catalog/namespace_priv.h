@@ -38,6 +38,9 @@ bool ecfs_inode_update (EcfsCatalog *self, const Inode *inode, GError **error);
 bool ecfs_inode_touch (EcfsCatalog *self, const Inode *inode, bool relinked, GError **error);
 /** mtime and ctime of a directory become @now_ns, its link count changes by @links. */
 bool ecfs_inode_touch_dir (EcfsCatalog *self, Inode *dir, int links, int64_t now_ns, GError **error);
+/** Of a shared catalog: the attributes of a directory that this process has just changed, as the next that the kernel
+ * asks for, without asking the database; what others have made of it since is younger than its timeouts by far. */
+bool ecfs_inode_touched (const EcfsCatalog *self, uint64_t ino, EcfsAttr *ret_attr) ECFS_REQUIRES (self->lock);
 /** 1..255 bytes, no '/', neither "." nor "..". */
 bool ecfs_name_check (const char *name, GError **error);
 /** 1: found, *ret_inode set; 0: no such name; -1: @error. */

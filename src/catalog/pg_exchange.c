@@ -4,7 +4,7 @@
 
 #define MOST_WAITING 64 /* statements, … */
 #define MOST_BYTES   (64u << 10)
-#define MOST_AHEAD   12
+#define MOST_AHEAD   16
 
 /* A statement with values of its own. */
 typedef struct Command {
@@ -22,8 +22,9 @@ typedef struct Known {
 
 /* One thing of a pipeline. */
 typedef struct Said {
-    const char *text; /* else it is the statement */
-    StatementId id;
+    const char *text; /* else it is prepared */
+    const char *name; /* of what is prepared, … */
+    StatementId id;   /* … which is this, if nothing says otherwise */
     const PgParameters *with;
     enum { SAID_PLAIN, SAID_RUN, SAID_AHEAD, SAID_LAST, SAID_COMMIT, SAID_SYNC } kind;
 } Said;
@@ -38,6 +39,28 @@ typedef struct Heard {
 } Heard;
 
 /* Rows and commands */
+
+static int one_more (PgParameters *self)
+{
+    g_assert (self->n < ECFS_PG_MOST_VALUES);
+    self->formats[self->n] = 1;
+    return self->n++;
+}
+
+void ecfs_pg_say_number (PgSaying *self, int64_t number)
+{
+    const int i = one_more (&self->with);
+    self->with.numbers[i] = GUINT64_TO_BE ((uint64_t) number);
+    self->with.values[i] = (const char *) &self->with.numbers[i];
+    self->with.sizes[i] = sizeof self->with.numbers[i];
+}
+
+void ecfs_pg_say_text (PgSaying *self, const char *text)
+{
+    const int i = one_more (&self->with);
+    self->with.values[i] = text;
+    self->with.sizes[i] = (int) strlen (text);
+}
 
 PgRows *ecfs_pg_rows_new (PGresult *result)
 {
@@ -111,6 +134,8 @@ void ecfs_pg_exchange_init (Pg *self)
 void ecfs_pg_exchange_clear (Pg *self)
 {
     g_free (self->tag);
+    for (size_t i = 0; i < G_N_ELEMENTS (self->names); i++)
+        g_free (self->names[i]);
     g_ptr_array_unref (self->waiting);
     g_ptr_array_unref (self->ahead);
     g_ptr_array_unref (self->known);
@@ -280,9 +305,15 @@ static void say_text (GArray *all, const char *text, int kind)
     g_array_append_val (all, said);
 }
 
-static void say (GArray *all, StatementId id, const PgParameters *with, int kind)
+static void say (const Pg *self, GArray *all, StatementId id, const PgParameters *with, int kind)
 {
-    const Said said = {.id = id, .with = with, .kind = (guint) kind};
+    const Said said = {.name = self->statements[id].name, .id = id, .with = with, .kind = (guint) kind};
+    g_array_append_val (all, said);
+}
+
+static void say_also (GArray *all, const PgSaying *saying)
+{
+    const Said said = {.name = saying->name, .id = STMT_BEGIN, .with = &saying->with, .kind = SAID_PLAIN};
     g_array_append_val (all, said);
 }
 
@@ -294,7 +325,7 @@ static void say_waiting (const Pg *self, GArray *all)
         if (command->id <= STMT_ROLLBACK_TO)
             say_text (all, self->statements[command->id].sql, SAID_PLAIN);
         else
-            say (all, command->id, &command->with, SAID_RUN);
+            say (self, all, command->id, &command->with, SAID_RUN);
     }
 }
 
@@ -302,7 +333,7 @@ static void say_ahead (const Pg *self, GArray *all)
 {
     for (guint i = 0; i < self->ahead->len; i++) {
         const Command *command = g_ptr_array_index (self->ahead, i);
-        say (all, command->id, &command->with, SAID_AHEAD);
+        say (self, all, command->id, &command->with, SAID_AHEAD);
     }
 }
 
@@ -312,8 +343,8 @@ static bool send_one (Pg *self, const Said *said)
         return PQpipelineSync (self->conn) == 1;
     if (said->text != NULL)
         return PQsendQueryParams (self->conn, said->text, 0, NULL, NULL, NULL, NULL, 1) == 1;
-    return PQsendQueryPrepared (self->conn, self->statements[said->id].name, said->with->n, said->with->values,
-                                said->with->sizes, said->with->formats, 1) == 1;
+    return PQsendQueryPrepared (self->conn, said->name, said->with->n, said->with->values, said->with->sizes,
+                                said->with->formats, 1) == 1;
 }
 
 static void take_changes (Pg *self, const PGresult *result)
@@ -407,7 +438,7 @@ static GArray *say_all_before (Pg *self)
     GArray *all = new_talk ();
     if (self->end_read)
         say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
-    if (self->begin_read)
+    if (self->begin_read && !self->looks)
         say_text (all, self->statements[STMT_BEGIN_READ].sql, SAID_PLAIN);
     say_waiting (self, all);
     say_ahead (self, all);
@@ -419,7 +450,8 @@ static bool talk_all (Pg *self, GArray *all, PGresult **ret_last, GError **error
     Heard heard;
     say_text (all, NULL, SAID_SYNC);
     talk (self, all, &heard);
-    self->end_read = self->begin_read = false;
+    self->end_read = false;
+    self->begin_read = self->begin_read && self->looks;
     bool good = !has_failed (self, all, &heard, error);
     drop_waiting (self, 0);
     g_ptr_array_set_size (self->ahead, 0);
@@ -439,7 +471,7 @@ PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, G
     PGresult *result = NULL;
     g_autoptr (GArray) all = say_all_before (self);
     if (all->len > 0) {
-        say (all, id, with, SAID_LAST);
+        say (self, all, id, with, SAID_LAST);
         return talk_all (self, all, &result, error) ? result : NULL;
     }
     atomic_fetch_add (&self->n_trips, 1);
@@ -452,15 +484,15 @@ PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, G
     return NULL;
 }
 
-bool ecfs_pg_begin_with (Pg *self, const char *const *texts, size_t n_texts, uint64_t *ret_changes, GError **error)
+bool ecfs_pg_begin_with (Pg *self, const PgSaying *sayings, size_t n_sayings, uint64_t *ret_changes, GError **error)
 {
     Heard heard;
     g_autoptr (GArray) all = new_talk ();
     if (self->end_read)
         say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
     say_text (all, self->statements[STMT_BEGIN].sql, SAID_PLAIN);
-    for (size_t i = 0; i < n_texts; i++)
-        say_text (all, texts[i], SAID_PLAIN);
+    for (size_t i = 0; i < n_sayings; i++)
+        say_also (all, &sayings[i]);
     say_ahead (self, all);
     say_text (all, NULL, SAID_SYNC);
     ecfs_pg_forget (self);
@@ -472,22 +504,16 @@ bool ecfs_pg_begin_with (Pg *self, const char *const *texts, size_t n_texts, uin
     return good;
 }
 
-#define LATER "SET LOCAL synchronous_commit TO off"
-
-bool ecfs_pg_commit_with (Pg *self, const char *flush, bool *ret_unsettled, GError **error)
+bool ecfs_pg_commit_with (Pg *self, const PgSaying *flush, bool *ret_unsettled, GError **error)
 {
     Heard heard;
     *ret_unsettled = false;
     g_autoptr (GArray) all = new_talk ();
     say_waiting (self, all);
-    if (flush != NULL)
-        say_text (all, LATER, SAID_PLAIN);
     say_text (all, self->statements[STMT_COMMIT].sql, SAID_COMMIT);
+    if (flush != NULL) /* a transaction of its own, as that has ended; and one answer for both */
+        say_also (all, flush);
     say_text (all, NULL, SAID_SYNC);
-    if (flush != NULL) {
-        say_text (all, flush, SAID_PLAIN);
-        say_text (all, NULL, SAID_SYNC);
-    }
     talk (self, all, &heard);
     drop_waiting (self, 0);
     g_ptr_array_set_size (self->known, 0);

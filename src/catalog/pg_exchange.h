@@ -20,6 +20,16 @@ typedef struct PgParameters {
     int n;
 } PgParameters;
 
+/* A statement that is prepared under a name, with its values; filled where it is, as they may be its own. */
+typedef struct PgSaying {
+    const char *name;
+    PgParameters with;
+} PgSaying;
+
+/** A value more, an integer or a text that is there as long. */
+void ecfs_pg_say_number (PgSaying *self, int64_t number);
+void ecfs_pg_say_text (PgSaying *self, const char *text);
+
 /* Rows that several queries may look at; g_rc_box. */
 typedef struct PgRows {
     PGresult *result;
@@ -52,11 +62,11 @@ PgRows *ecfs_pg_known (const Pg *self, StatementId id, const PgParameters *with)
 bool ecfs_pg_flush (Pg *self, GError **error);
 /** The same, and a statement behind it; its rows. NULL with @error. */
 PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, GError **error);
-/** BEGIN and what @texts say, in one trip with what was asked ahead. *@ret_changes: rows that the last text changed. */
-bool ecfs_pg_begin_with (Pg *self, const char *const *texts, size_t n_texts, uint64_t *ret_changes, GError **error);
+/** BEGIN and @sayings, in one trip with what was asked ahead. *@ret_changes: rows that the last of them changed. */
+bool ecfs_pg_begin_with (Pg *self, const PgSaying *sayings, size_t n_sayings, uint64_t *ret_changes, GError **error);
 /** Sends what waits and COMMIT. Where @flush is given, others get their turn before the disk has it, which is so when
  * that has changed something. *@ret_unsettled: nobody can tell whether it took effect. */
-bool ecfs_pg_commit_with (Pg *self, const char *flush, bool *ret_unsettled, GError **error);
+bool ecfs_pg_commit_with (Pg *self, const PgSaying *flush, bool *ret_unsettled, GError **error);
 bool ecfs_pg_fail_statement (const Pg *self, const PGresult *result, StatementId id, GError **error)
     __attribute__ ((warn_unused_result));
 /** The result of the next command in a pipeline, without the NULL behind it. */

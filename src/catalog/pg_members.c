@@ -319,23 +319,32 @@ static char *sign (const Pg *self)
                             self->schema, self->member, self->session);
 }
 
+enum { TURN, MINE, SIGN };
+
 bool ecfs_pg_prepare_turns (Pg *self, GError **error)
 {
-    /* A change fails where the connection is not the one that was set up: what was set is needed for it. */
-    g_autofree char *sql =
-        g_strdup_printf ("PREPARE turn_%2$s AS UPDATE \"%1$s\".holder SET turn = turn + 1 WHERE id = 1; "
-                         "PREPARE mine_%2$s (bigint, text, bigint, bigint) AS "
-                         "UPDATE \"%1$s\".members SET txn = $3, beat = beat + 1 WHERE id = $1 AND session = $2 "
-                         "AND txn = $4 AND CAST (current_setting ('ecfs.of_%2$s') AS boolean); "
-                         "PREPARE sign_%2$s (bigint, text) AS "
-                         "UPDATE \"%1$s\".members SET beat = beat + 1 WHERE id = $1 AND session = $2",
-                         self->schema, self->tag);
+    static const char *const kinds[] = {"turn", "mine", "sign"};
+    for (size_t i = 0; i < G_N_ELEMENTS (kinds); i++) {
+        g_free (self->names[i]);
+        self->names[i] = g_strdup_printf ("%s_%s", kinds[i], self->tag);
+    }
+    /* A change fails where the connection is not the one that was set up: what was set is needed for it. Of members
+     * COMMIT does not wait for the disk: a sign of life behind it does. */
+    g_autofree char *sql = g_strdup_printf (
+        "PREPARE %3$s AS SELECT FROM \"%1$s\".holder WHERE id = 1 FOR UPDATE; "
+        "PREPARE %4$s (bigint, text, bigint, bigint) AS UPDATE \"%1$s\".members SET txn = $3, beat = beat + 1 "
+        "WHERE id = $1 AND session = $2 AND txn = $4 AND CAST (current_setting ('ecfs.of_%2$s') AS boolean) %6$s; "
+        "PREPARE %5$s (bigint, text) AS UPDATE \"%1$s\".members SET beat = beat + 1 WHERE id = $1 AND session = $2",
+        self->schema, self->tag, self->names[TURN], self->names[MINE], self->names[SIGN],
+        self->is_member ? "RETURNING set_config ('synchronous_commit', 'off', true)" : "");
     return ecfs_pg_run_sql (self, sql, "preparing", NULL, error);
 }
 
-char *ecfs_pg_sign (const Pg *self)
+void ecfs_pg_sign (const Pg *self, PgSaying *ret_saying)
 {
-    return g_strdup_printf ("EXECUTE sign_%s (%" PRId64 ", '%s')", self->tag, self->member, self->session);
+    *ret_saying = (PgSaying){.name = self->names[SIGN]};
+    ecfs_pg_say_number (ret_saying, self->member);
+    ecfs_pg_say_text (ret_saying, self->session);
 }
 
 bool ecfs_pg_beat (Pg *self, GError **error)
@@ -355,11 +364,12 @@ bool ecfs_pg_begin (Pg *self, GError **error)
                           "catalog %s: the database is another than before, as after a failover or from a backup: the "
                           "endpoints have not told yet whether it lacks something",
                           self->name);
-    g_autofree char *turn = g_strdup_printf ("EXECUTE turn_%s", self->tag);
-    g_autofree char *mine = g_strdup_printf ("EXECUTE mine_%s (%" PRId64 ", '%s', %" PRIu64 ", %" PRIu64 ")", self->tag,
-                                             self->member, self->session, self->txn + 1, self->committed);
-    const char *texts[] = {turn, mine};
-    bool begun = ecfs_pg_begin_with (self, texts, G_N_ELEMENTS (texts), &changes, error);
+    PgSaying sayings[] = {{.name = self->names[TURN]}, {.name = self->names[MINE]}};
+    ecfs_pg_say_number (&sayings[1], self->member);
+    ecfs_pg_say_text (&sayings[1], self->session);
+    ecfs_pg_say_number (&sayings[1], (int64_t) self->txn + 1);
+    ecfs_pg_say_number (&sayings[1], (int64_t) self->committed);
+    bool begun = ecfs_pg_begin_with (self, sayings, G_N_ELEMENTS (sayings), &changes, error);
     self->txn += begun;
     if (begun && changes == 1)
         return true;

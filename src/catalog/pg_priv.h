@@ -27,12 +27,15 @@ typedef struct PgStatement {
     int n_types;
 } PgStatement;
 
+struct PgSaying;
+
 typedef struct Pg {
     EcfsDb base;
     char *conninfo;
     char *name;      /* for messages: without what is secret */
     char *schema;    /* quoted where it is used: "ecfs_" and the archive's UUID in hex */
-    char *tag;       /* marks what is set for this connection */
+    char *tag;       /* marks what is set for this connection, … */
+    char *names[3];  /* … and is in the names of what it says of its turns: see ecfs_pg_prepare_turns () */
     EcfsUuid holder; /* whose the archive directory is */
     bool readonly;
     bool is_asked, is_verified; /* whether the server's certificate is to be looked at */
@@ -60,6 +63,7 @@ typedef struct Pg {
     bool unsettled;            /* the connection went during its COMMIT */
     bool is_warned;            /* since this was false, the server has warned of something */
     bool end_read, begin_read; /* to be said before the next statement, in this order */
+    bool looks;                /* the read that begins is no transaction: each answer stands for itself */
     GPtrArray *waiting;        /* see pg_exchange.h; as the next */
     GPtrArray *ahead;
     GPtrArray *known;
@@ -106,8 +110,8 @@ bool ecfs_pg_look_around (Pg *self, GError **error);
 bool ecfs_pg_beat (Pg *self, GError **error);
 /** Prepares what each change says of the turn: to plan it anew each time would take the server as long as to do it. */
 bool ecfs_pg_prepare_turns (Pg *self, GError **error);
-/** The statement that gives one, where that is prepared; g_free (). */
-char *ecfs_pg_sign (const Pg *self);
+/** What gives one, valid as long as the session. */
+void ecfs_pg_sign (const Pg *self, struct PgSaying *ret_saying);
 bool ecfs_pg_resign (Pg *self, GError **error);
 /** Within the transaction that copies a catalog to new tables: what it has begun is that of the archive directory. */
 bool ecfs_pg_own_all (Pg *self, GError **error);

@@ -114,6 +114,7 @@ void ecfs_give_up (EcfsCatalog *self)
     self->in_txn = self->detached = false;
     self->durable_txn = self->txn; /* nothing is open: who waits for all there is waits for none */
     self->summed = 0;
+    self->touched_us = 0;
     ecfs_cond_broadcast (&self->committed);
 }
 

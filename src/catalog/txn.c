@@ -277,7 +277,7 @@ void ecfs_reading_end (EcfsCatalog *self)
 
 /* Opening and closing a snapshot for each statement would cost more than most statements; so one is kept for a moment.
  * A reader beside a writer must see what that commits: its snapshot ends with the read. */
-void ecfs_read_begin (EcfsCatalog *self)
+void ecfs_read_begin (EcfsCatalog *self, bool looks)
 {
     ecfs_ahead_take (self);
     ecfs_await_back (self);
@@ -285,8 +285,8 @@ void ecfs_read_begin (EcfsCatalog *self)
     if (self->in_txn || self->reading || self->broken)
         return;
     self->has_read = false;
-    self->reading =
-        ecfs_control (self, STMT_BEGIN_READ, "reading it", NULL); /* without it each statement has its own */
+    self->reading = ecfs_control (self, looks && self->is_member ? STMT_BEGIN_LOOK : STMT_BEGIN_READ, "reading it",
+                                  NULL); /* without it each statement has its own */
     if (self->readonly || self->is_member)
         return;
     self->flush_at_us = ecfs_now_us () + self->group_us;
@@ -418,6 +418,7 @@ static void undo (EcfsCatalog *self, Op *op)
         return;
     self->counters = op->counters;
     self->summed = 0;
+    self->touched_us = 0;
     break_if_behind (self);
     if (self->broken)
         return;
@@ -470,7 +471,8 @@ static bool end_op (EcfsCatalog *self, Op *op, bool ok, bool is_checked, GError 
         self->durable_txn = self->txn;
     } else if (ok && op->redo_size == 0) {
         self->flush_at_us = self->begun_us + self->group_us;
-        ecfs_cond_signal (&self->wake);
+        if (!self->is_member) /* else who changes something commits it */
+            ecfs_cond_signal (&self->wake);
     }
     return ok;
 }
@@ -572,7 +574,7 @@ bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error)
 static bool harden (EcfsCatalog *self, uint64_t *ret_sequence, GError **error) ECFS_REQUIRES (self->lock)
 {
     /* Within a transaction, which somebody may have begun while this gave the lock back, nothing gets to the disk. */
-    for (ecfs_read_begin (self); self->in_txn; ecfs_read_begin (self))
+    for (ecfs_read_begin (self, false); self->in_txn; ecfs_read_begin (self, false))
         if (!ecfs_commit (self, error))
             return false;
     bool known = ecfs_sequence_get (self, ret_sequence, error);

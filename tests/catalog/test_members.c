@@ -693,6 +693,48 @@ static void test_few_trips (void)
     clear_members (&m);
 }
 
+static guint n_staged (Fixture *f)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (f->catalog, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (get_totals (f).n_staged, ==, rows->len);
+    return rows->len;
+}
+
+/* The kernel asks for the attributes of a directory after each change in it: the server is not asked then. What others
+ * change is there after a moment. */
+static void test_just_changed (void)
+{
+    Members m;
+    EcfsAttr attr;
+    init_members (&m);
+    EcfsCatalog *catalog = m.catalogs[1];
+    const atomic_uint *n_trips = &ecfs_pg_of (catalog->db)->n_trips;
+    unsigned least = 99;
+    for (unsigned i = 0; i < 5; i++) {
+        g_autofree char *own = g_strdup_printf ("own%u", i), *others = g_strdup_printf ("others%u", i);
+        (void) make_dir (as (&m, 1), ECFS_ROOT_INO, own);
+        unsigned before = atomic_load (n_trips);
+        g_assert_cmpuint (get_attr (as (&m, 1), ECFS_ROOT_INO).nlink, ==, 3 + 2 * i);
+        least = MIN (least, atomic_load (n_trips) - before);
+        (void) make_dir (as (&m, 2), ECFS_ROOT_INO, others);
+        g_usleep (60000);
+        g_assert_cmpuint (get_attr (as (&m, 1), ECFS_ROOT_INO).nlink, ==, 4 + 2 * i);
+    }
+    g_assert_cmpuint (least, ==, 0);
+    (void) make_dir (as (&m, 1), ECFS_ROOT_INO, "last");
+    OK (e,
+        ecfs_catalog_setattr (catalog, ECFS_ROOT_INO, &(EcfsAttr){.mode = S_IFDIR | 0700}, ECFS_ATTR_MODE, &attr, &e));
+    g_assert_cmpuint (get_attr (as (&m, 1), ECFS_ROOT_INO).mode & 07777, ==, 0700);
+    uint64_t ino = make_dir (as (&m, 1), ECFS_ROOT_INO, "to-go");
+    (void) make_dir (as (&m, 1), ino, "within");
+    OK (e, ecfs_catalog_rmdir (catalog, ino, "within", &attr, &e));
+    OK (e, ecfs_catalog_rmdir (catalog, ECFS_ROOT_INO, "to-go", &attr, &e));
+    g_assert_cmpuint (get_attr (as (&m, 1), ino).nlink, ==, 0);
+    clear_members (&m);
+}
+
 /* What is waited for until a small file is stored, step by step: made, looked at, published in a log, off staging; and
  * of a larger one, announced and published. */
 static void test_few_trips_of_a_file (void)
@@ -700,6 +742,7 @@ static void test_few_trips_of_a_file (void)
     enum { MADE, LOOKED_AT, LOGGED, LEFT, ANNOUNCED, PUBLISHED, N_STEPS };
     Members m;
     unsigned least[N_STEPS] = {99, 99, 99, 99, 99, 99};
+    int64_t along[2] = {0, 4711}; /* the second is none */
     const EcfsNewInode new = {.mode = S_IFREG | 0644, .staged = true};
     init_members (&m);
     Fixture *f = as (&m, 1);
@@ -727,13 +770,23 @@ static void test_few_trips_of_a_file (void)
         g_assert_cmpstr (facts.path + 1, ==, name);
         ecfs_file_facts_clear (&facts);
         EcfsLogged logged = {.log = log->uuid, .offset = 1024 * i + 80, .end = 1024 * (i + 1)};
-        EcfsPublish publish = {
-            .ino = attr.ino, .logged = &logged, .size = 900, .full = true, .staging = staging, .mtime_ns = 1};
+        EcfsPublish publish = {.ino = attr.ino,
+                               .logged = &logged,
+                               .size = 900,
+                               .full = true,
+                               .staging = staging,
+                               .leaving = along,
+                               .n_leaving = i == 0 ? 0 : 2,
+                               .mtime_ns = 1};
         STEP (LOGGED, ecfs_catalog_publish (f->catalog, &publish, NULL, &e));
+        g_assert_cmpuint (n_staged (f), ==, 1); /* what goes along is gone */
         OK (e, ecfs_catalog_staging_add (f->catalog, attr.ino, &more, &e));
         OK (e, ecfs_catalog_staging_set (f->catalog, more, ECFS_STAGING_STORED, 900, 1, NULL, &e));
         const int64_t both[] = {staging, more};
         STEP (LEFT, ecfs_catalog_staging_remove_all (f->catalog, both, 2, &e));
+        g_assert_cmpuint (n_staged (f), ==, 0);
+        OK (e, ecfs_catalog_staging_add (f->catalog, attr.ino, &along[0], &e));
+        OK (e, ecfs_catalog_staging_set (f->catalog, along[0], ECFS_STAGING_STORED, 900, 1, NULL, &e));
         STEP (ANNOUNCED, ecfs_catalog_intent_begin (f->catalog, object, attr.ino, &intent, &e));
         const EcfsObjectRow *objects[] = {object};
         const EcfsExtent extent = {.length = object->size};
@@ -806,6 +859,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/what-is-given-up-is-not-waited-for", test_given_up);
     g_test_add_func ("/members/few-round-trips", test_few_trips);
     g_test_add_func ("/members/few-round-trips-of-a-file", test_few_trips_of_a_file);
+    g_test_add_func ("/members/a-directory-just-changed", test_just_changed);
     g_test_add_func ("/members/hardens-what-is-seen", test_hardens_what_is_seen);
     g_test_add_func ("/members/all-at-once", test_all_at_once);
     return g_test_run ();

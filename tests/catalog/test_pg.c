@@ -189,11 +189,11 @@ static void test_connection_of_others (void)
     fixture_init (&f);
     run_pg_sql (f.path, "CREATE FUNCTION swap () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RESET ALL; RETURN NEW; "
                         "END $$");
-    run_pg_sql (f.path, "CREATE TRIGGER swap BEFORE UPDATE ON holder FOR EACH ROW EXECUTE FUNCTION swap ()");
+    run_pg_sql (f.path, "CREATE TRIGGER swap BEFORE UPDATE ON members FOR EACH STATEMENT EXECUTE FUNCTION swap ()");
     g_assert_cmpint (CODE (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "none", &new, &attr, NULL, &e)), ==,
                      ENOTSUP);
     g_assert_null (ecfs_catalog_behind (f.catalog)); /* it is the catalog that it was */
-    run_pg_sql (f.path, "DROP TRIGGER swap ON holder");
+    run_pg_sql (f.path, "DROP TRIGGER swap ON members");
     (void) make_file (&f, ECFS_ROOT_INO, "file");
     fixture_reopen (&f);
     OK (e, ecfs_catalog_lookup (f.catalog, ECFS_ROOT_INO, "file", &attr, &e));
