@@ -116,8 +116,19 @@ static bool take_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, GError
     return true;
 }
 
+static bool has_row (const GPtrArray *rows, int64_t id)
+{
+    for (guint i = 0; i < rows->len; i++)
+        if (((const EcfsEndpointRow *) g_ptr_array_index (rows, i))->id == id)
+            return true;
+    return false;
+}
+
 static bool follow_endpoints (EcfsArchive *self, const GPtrArray *rows, GError **error)
 {
+    for (size_t i = 0; i < self->n_endpoints; i++) /* what is removed is not listed */
+        if (!has_row (rows, self->endpoints[i].id))
+            self->endpoints[i].state = ECFS_ENDPOINT_REMOVED;
     for (guint i = 0; i < rows->len; i++) {
         const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
         const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_by_id (self, row->id);

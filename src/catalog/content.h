@@ -131,6 +131,7 @@ typedef struct EcfsLogged {
     uint64_t end;        /* of the record; of the content in a pack */
     uint64_t generation; /* its sequence */
     uint8_t sha256[ECFS_SHA256_SIZE];
+    int64_t intent; /* that the log is open by; 0: a pack, or it is of no matter */
 } EcfsLogged;
 
 /* Content that the archive had, as a catalog of then tells it. */
@@ -159,6 +160,8 @@ bool ecfs_catalog_take_back (EcfsCatalog *self, const EcfsTakeBack *what, GError
  * for them, and some have ended since. None where the object is here. */
 GArray *ecfs_catalog_unsure (EcfsCatalog *self, const EcfsObjectRow *was, int64_t looked_us, GError **error);
 
+#define ECFS_LEAVING_MAX 8
+
 typedef struct EcfsPublish {
     uint64_t ino;
     const int64_t *intents;              /* n_objects: the intent of each object */
@@ -174,8 +177,8 @@ typedef struct EcfsPublish {
     int64_t staging;        /* row that this commits; 0: none. Older rows of the inode go */
     bool full;              /* staging row goes away; otherwise its state becomes STORED */
     const int64_t *leaving; /* rows of other files that go with this, as ecfs_catalog_staging_remove_all () does it */
-    size_t n_leaving;
-    bool last_goes_on; /* stripes of the last object are on their way still: its intent stays for them */
+    size_t n_leaving;       /* at most ECFS_LEAVING_MAX */
+    bool last_goes_on;      /* stripes of the last object are on their way still: its intent stays for them */
     /* Called once the change is made, and not durable yet: what is published from then on is behind it. It must not
      * block, nor call the catalog. May be NULL. */
     void (*made) (void *user);
@@ -185,8 +188,9 @@ typedef struct EcfsPublish {
 /**
  * Durable: one transaction makes the objects the file's whole content, queues what they replace for deletion, ends the
  * intents (their stripes that are not in the objects go to the deletion queue, unless the intent is to stay). ESTALE
- * when the inode, an intent or the staging row is gone (nlink 0 is not gone); EINVAL when a stripe was not announced or
- * an extent is impossible. Then nothing has changed, and the intents are the caller's to abort.
+ * when the inode, an intent or the staging row is gone (nlink 0 is not gone); EAGAIN when the log or pack is, or
+ * the log is closed; EINVAL when a stripe was not announced or an extent is impossible. Then nothing has changed, and
+ * the intents are the caller's to abort.
  *
  * EROFS with *ret_kept (may be NULL): the COMMIT failed, and the publish is among the changes that are kept. It is the
  * file's content for everybody from now on, and durable when ecfs_catalog_barrier () returns true; a crash before that
@@ -207,11 +211,12 @@ bool ecfs_catalog_publish_some (EcfsCatalog *self, const EcfsPublish *publishes,
  * before it is closed. Gives it epoch and sequence. EAGAIN: an endpoint is not active any more.
  *
  * An intent without stripes says that it is open, and whose it is: who else has the archive open leaves it where it is.
- * With its member that ends, too (ecfs_catalog_intents_abort_dead ()).
+ * With its member that ends, too (ecfs_catalog_intents_abort_dead ()). *ret_intent is set where it succeeds.
  */
 bool ecfs_catalog_log_begin (EcfsCatalog *self, EcfsObjectRow *log, int64_t *ret_intent, GError **error);
-/** Nothing more comes into the log of @intent. */
-bool ecfs_catalog_log_end (EcfsCatalog *self, int64_t intent, GError **error);
+/** Nothing more comes into the log, whoever has it open: what that still publishes in it fails with EAGAIN. Not durable
+ * by itself. Nothing happens where it is closed, or gone. */
+bool ecfs_catalog_log_close (EcfsCatalog *self, const EcfsUuid *log, GError **error);
 /** The stripe @index has only the first @bytes of the log. */
 bool ecfs_catalog_log_stripe_ends (EcfsCatalog *self, const EcfsUuid *log, unsigned index, uint64_t bytes,
                                    GError **error);

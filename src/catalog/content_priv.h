@@ -146,7 +146,7 @@ int ecfs_staging_unstored (EcfsCatalog *self, uint64_t ino, GError **error);
 /** After a publish: the row goes (@full) or becomes STORED. */
 bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, bool full, GError **error);
 
-#define STAGING_ROWS 8 /* as many can be asked for ahead */
+#define STAGING_ROWS ECFS_LEAVING_MAX /* as many can be asked for ahead */
 
 /* Rows that are to go, and whether they are there. */
 typedef struct StagingRows {

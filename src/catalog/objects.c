@@ -466,6 +466,8 @@ static void say_ahead (const EcfsPublish *publish)
     AHEAD (EXTENT_LIST, INT (publish->ino));
     if (publish->logged != NULL)
         AHEAD (OBJECT_BY_UUID, UUID (&publish->logged->log));
+    if (publish->logged != NULL && publish->logged->intent != 0)
+        AHEAD (INTENT_IS, INT (publish->logged->intent));
     if (publish->staging != 0) {
         AHEAD (STAGING_GET, INT (publish->staging));
         AHEAD (STAGING_OLDER, INT (publish->ino), INT (publish->staging));
@@ -496,6 +498,8 @@ static bool publish_shared (EcfsCatalog *self, const EcfsPublish *publish, GErro
     Op op;
     bool durable;
     unsigned tries = 0;
+    if (!check_publish (publish, error)) /* what is asked ahead is of this caller */
+        return false;
     do {
         say_ahead (publish);
         ecfs_op_enter (self, true);

@@ -312,6 +312,10 @@ static bool begin_more (EcfsCatalog *self, const EcfsObjectRow *object, const Ec
     }
     if (found == 0)
         return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
+    if (found == 1)
+        found = QUERY_NUMBER (self, INTENT_IS_BARE, &id, error, UUID (&object->uuid)) == 0;
+    if (found == 0) /* a copy would lack what comes, and nobody would know */
+        return ecfs_fail (error, EAGAIN, "it is a log that is still written to");
     return found == 1 && begin (self, &object->uuid, 0, stripes, n_stripes, is_past, ret_intent, error);
 }
 

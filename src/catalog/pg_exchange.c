@@ -36,6 +36,7 @@ typedef struct Heard {
     gint failed_at;   /* which that is; negative: none */
     uint64_t changes; /* of the last that is SAID_PLAIN */
     bool committed;
+    bool synced; /* the server has done with all of it: what is in no transaction of its own is committed */
 } Heard;
 
 /* Rows and commands */
@@ -403,10 +404,12 @@ static void talk (Pg *self, const GArray *all, Heard *ret_heard)
     for (guint i = 0; i < all->len; i++) {
         const Said *said = &g_array_index (all, Said, i);
         PGresult *result = sent ? ecfs_pg_next_result (self) : NULL;
-        if (said->kind == SAID_SYNC)
-            PQclear (result); /* NULL is accepted */
-        else
+        if (said->kind != SAID_SYNC) {
             hear (self, said, i, result, ret_heard);
+            continue;
+        }
+        ret_heard->synced = PQresultStatus (result) == PGRES_PIPELINE_SYNC;
+        PQclear (result); /* NULL is accepted */
     }
     if (PQexitPipelineMode (self->conn) != 1) {
         g_info ("catalog %s: %s", self->name, PQerrorMessage (self->conn));
@@ -518,7 +521,7 @@ bool ecfs_pg_commit_with (Pg *self, const PgSaying *flush, bool *ret_unsettled, 
     drop_waiting (self, 0);
     g_ptr_array_set_size (self->known, 0);
     g_ptr_array_set_size (self->ahead, 0);
-    bool flushed = flush == NULL || (heard.failed_at < 0 && heard.changes == 1);
+    bool flushed = flush == NULL || (heard.failed_at < 0 && heard.changes == 1 && heard.synced);
     if (heard.committed && !flushed) /* it can be seen, and may not be on the disk */
         ecfs_pg_hang_up (self);
     *ret_unsettled = ecfs_pg_is_away (self);

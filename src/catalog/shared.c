@@ -24,12 +24,23 @@ static bool begin_log (EcfsCatalog *self, EcfsObjectRow *log, int64_t *ret_inten
 
 bool ecfs_catalog_log_begin (EcfsCatalog *self, EcfsObjectRow *log, int64_t *ret_intent, GError **error)
 {
-    return CHANGE_DURABLE (self, error, begin_log (self, log, ret_intent, error));
+    int64_t intent;
+    if (!CHANGE_DURABLE (self, error, begin_log (self, log, &intent, error)))
+        return false;
+    *ret_intent = intent;
+    return true;
 }
 
-bool ecfs_catalog_log_end (EcfsCatalog *self, int64_t intent, GError **error)
+static bool close_log (EcfsCatalog *self, const EcfsUuid *log, GError **error)
 {
-    return CHANGE (self, error, EXEC (self, INTENT_DELETE, error, INT (intent)));
+    int64_t any;
+    int found = QUERY_NUMBER (self, INTENT_HAS, &any, error, UUID (log));
+    return found == 0 || (found == 1 && EXEC (self, INTENT_DELETE_BARE, error, UUID (log)));
+}
+
+bool ecfs_catalog_log_close (EcfsCatalog *self, const EcfsUuid *log, GError **error)
+{
+    return CHANGE (self, error, close_log (self, log, error));
 }
 
 static EcfsObjectRow *find_kind (EcfsCatalog *self, const EcfsUuid *uuid, EcfsObjectKind kind, GError **error)
@@ -93,16 +104,23 @@ bool ecfs_log_extend (EcfsCatalog *self, const EcfsObjectRow *log, const EcfsObj
     return ecfs_log_set_end (self, log, told->size, error);
 }
 
+static bool check_open (EcfsCatalog *self, int64_t intent, GError **error)
+{
+    int64_t any;
+    int found = QUERY_NUMBER (self, INTENT_IS, &any, error, INT (intent));
+    return found == 1 || (found == 0 && ecfs_fail (error, EAGAIN, "the log was closed by who leads"));
+}
+
 bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const EcfsLogged *logged,
                          EcfsExtent *ret_extent, GError **error)
 {
     int found;
     g_autoptr (EcfsObjectRow) log = ecfs_object_find_bare (self, &logged->log, &found, error);
     if (found == 0 || (found == 1 && log->kind == ECFS_OBJECT_WHOLE))
-        return ecfs_fail (error, ESTALE, "the log or pack is no longer in the catalog");
+        return ecfs_fail (error, EAGAIN, "the log or pack is no longer in the catalog");
     if (found == 1 && log->kind == ECFS_OBJECT_PACK && logged->end > log->size)
         return ecfs_fail (error, EINVAL, "what is to be in a pack is not within it");
-    if (log == NULL)
+    if (log == NULL || (logged->intent != 0 && !check_open (self, logged->intent, error)))
         return false;
     *ret_extent = (EcfsExtent){.length = size,
                                .object = log->id,

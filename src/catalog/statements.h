@@ -188,7 +188,12 @@
        "SELECT id FROM intents WHERE member = MINE ORDER BY id LIMIT ?") \
     Y (INTENT_LIST_DEAD, "SELECT id FROM intents WHERE id < 0 LIMIT ?", "SELECT id FROM intents WHERE NOT EXISTS " \
        "(SELECT 1 FROM members m WHERE m.id = intents.member AND m.session IS NOT NULL) ORDER BY id LIMIT ?") \
+    X (INTENT_IS, "SELECT 1 FROM intents WHERE id = ?") \
     X (INTENT_DELETE, "DELETE FROM intents WHERE id = ?") \
+    X (INTENT_IS_BARE, "SELECT 1 FROM intents WHERE object = ? AND NOT EXISTS " \
+       "(SELECT 1 FROM intent_stripes WHERE intent = intents.id) LIMIT 1") \
+    X (INTENT_DELETE_BARE, "DELETE FROM intents WHERE object = ? AND NOT EXISTS " \
+       "(SELECT 1 FROM intent_stripes WHERE intent = intents.id)") \
     X (INTENT_STRIPE_INSERT, "INSERT INTO intent_stripes (intent, idx, instance, endpoint) VALUES (?, ?, ?, ?)") \
     X (INTENT_STRIPE_LIST, "SELECT idx, instance, endpoint FROM intent_stripes WHERE intent = ? " \
        "ORDER BY idx, instance") \

@@ -104,6 +104,7 @@ static void set_failure (EcfsCatalog *self, const GError *why)
     self->failure = g_strdup (why->message);
     self->failure_code = why->code;
     self->flush_at_us = ecfs_now_us () + RETRY_US;
+    ecfs_cond_signal (&self->wake);
     if (is_first)
         g_warning ("%s; the changes are kept in memory and tried again each second, further ones are refused",
                    self->failure);

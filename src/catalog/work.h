@@ -28,7 +28,7 @@ bool ecfs_catalog_intents_abort_all (EcfsCatalog *self, GError **error);
 /** Aborts those of other members that are gone (catalog.h); by who leads. */
 bool ecfs_catalog_intents_abort_dead (EcfsCatalog *self, GError **error);
 
-/** Durable intent to add stripes to an object that exists already. */
+/** Durable intent to add stripes to an object that exists already. EAGAIN: it is a log that is open. */
 bool ecfs_catalog_intent_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes,
                                size_t n_stripes, int64_t *ret_intent, GError **error);
 

@@ -135,8 +135,8 @@ struct EcfsCommit {
         bool (*published) (void *user);
         bool at_quorum;
         /* Before it, from the attempt's thread: what else goes with it, catalog rows of other files that are stored and
-         * leave staging, some at most. NULL: nothing. `left` takes that back, with whether they are gone. May be NULL.
-         */
+         * leave staging, at most ECFS_LEAVING_MAX. NULL: nothing; else `left` takes what it gave, with whether they
+         * are gone. Both may be NULL. */
         void *(*leave) (void *user, const int64_t **ret_rows, size_t *ret_n_rows);
         void (*left) (void *leavers, bool gone);
     } publish;

@@ -61,7 +61,8 @@ struct EcfsLog {
     bool has_ended;
     int content_fd;    /* -1: it is not kept */
     EcfsMutex closing; /* outer to all of the log's */
-    int64_t intent;    /* guarded by closing; 0: the catalog knows that it has ended */
+    int64_t intent;    /* set once, before the first record */
+    bool is_closed;    /* in the catalog; guarded by closing */
 };
 
 struct EcfsLogs {
@@ -334,7 +335,7 @@ static void keep_no_more (EcfsLog *self)
     ecfs_mutex_unlock (&self->lock);
 }
 
-/* Before the catalog knows it, so that who finds it there finds it open. */
+/* Before the catalog knows it: who finds it there may end it. */
 static void make_known (EcfsLogs *self, EcfsLog *log)
 {
     ecfs_mutex_lock (&self->lock);
@@ -349,6 +350,14 @@ static void make_known (EcfsLogs *self, EcfsLog *log)
 static char *key_of (const EcfsLogOrder *order)
 {
     return g_strconcat (ecfs_codec_identity (order->codec), " ", order->marks != NULL ? order->marks : "", NULL);
+}
+
+/* Perhaps the catalog has it, or comes to have it: it is closed as one that has ended. */
+static void give_up_begun (EcfsLog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->has_ended = true;
+    ecfs_mutex_unlock (&self->lock);
 }
 
 /* NULL with ENOTSUP: too few endpoints keep logs now. */
@@ -369,9 +378,13 @@ static EcfsLog *begin_log (EcfsLogs *self, const EcfsLogOrder *order, GError **e
         ecfs_catalog_log_begin (ecfs_archive_catalog (self->archive), log->row, &log->intent, &why);
     ecfs_mutex_unlock (&log->closing);
     if (!begun) {
+        bool is_sure = why->code == EAGAIN;
         why->code = why->code == EAGAIN ? ENOTSUP : why->code; /* an endpoint takes nothing any more */
         g_propagate_error (error, why);
-        ecfs_logs_forget (self, &log->row->uuid);
+        if (is_sure)
+            ecfs_logs_forget (self, &log->row->uuid);
+        else
+            give_up_begun (log);
         log_unref (log);
         return NULL;
     }
@@ -463,6 +476,7 @@ static bool put (EcfsLog *self, const EcfsLogOrder *order, EcfsLogPlace *ret_pla
     *ret_place = (EcfsLogPlace){.log = self,
                                 .from = from,
                                 .logged = {.log = self->row->uuid,
+                                           .intent = self->intent,
                                            .offset = from + ecfs_log_content_offset (&record),
                                            .end = from + size,
                                            .generation = record.sequence}};
@@ -659,8 +673,10 @@ static bool tell_cut (EcfsLog *self, GError **error)
         if (!news)
             continue;
         if (!ecfs_catalog_log_stripe_ends (ecfs_archive_catalog (self->logs->archive), &self->row->uuid, i, copy->good,
-                                           error))
+                                           error)) {
+            (*error)->code = (*error)->code == ESTALE ? EAGAIN : (*error)->code; /* who leads has packed it */
             return false;
+        }
         copy->is_told = true;
     }
     return true;
@@ -673,6 +689,11 @@ static void move_on (void *user)
     place->log->settled = place->logged.end;
     skip_locked (place->log);
     ecfs_mutex_unlock (&place->log->lock);
+}
+
+void ecfs_logs_await_turn (const EcfsLogPlace *place)
+{
+    await_turn (place->log, place->from);
 }
 
 bool ecfs_logs_publish (EcfsLogPlace *place, EcfsPublish *publish, bool *ret_kept, GError **error)
@@ -688,6 +709,8 @@ bool ecfs_logs_publish (EcfsLogPlace *place, EcfsPublish *publish, bool *ret_kep
                    ecfs_catalog_publish (ecfs_archive_catalog (log->logs->archive), publish, ret_kept, error);
     ecfs_mutex_lock (&log->lock);
     bool has_moved = log->settled > place->from;
+    if (!durable && *error != NULL && (*error)->code == EAGAIN)
+        end_locked (log); /* who leads packs it, or has */
     ecfs_mutex_unlock (&log->lock);
     if (!has_moved)
         move_on (place); /* it came to nothing */
@@ -735,10 +758,9 @@ static void close_ended (EcfsLog *self)
     bool over = self->has_ended && self->settled == self->end;
     bool is_kept = self->content_fd >= 0;
     ecfs_mutex_unlock (&self->lock);
-    if (over && self->intent != 0 &&
-        ecfs_catalog_log_end (ecfs_archive_catalog (self->logs->archive), self->intent, &error))
-        self->intent = 0;
-    bool closed = over && self->intent == 0;
+    if (over && !self->is_closed)
+        self->is_closed = ecfs_catalog_log_close (ecfs_archive_catalog (self->logs->archive), &self->row->uuid, &error);
+    bool closed = self->is_closed;
     ecfs_mutex_unlock (&self->closing);
     if (error != NULL)
         g_info ("a log is open for others still: %s", error->message); /* tried again */
@@ -757,6 +779,15 @@ static void close_all_ended (EcfsLogs *self)
         close_ended (g_ptr_array_index (all, i));
 }
 
+/* An endpoint that is to be left lets nothing go that grows. */
+static bool is_in_the_way (const EcfsLog *self)
+{
+    for (unsigned i = 0; i < self->n; i++)
+        if (ecfs_archive_endpoint (self->logs->archive, self->copies[i].position)->state != ECFS_ENDPOINT_ACTIVE)
+            return true;
+    return false;
+}
+
 static void end_old (EcfsLogs *self, int64_t age_us)
 {
     const int64_t now_us = ecfs_now_us ();
@@ -767,7 +798,7 @@ static void end_old (EcfsLogs *self, int64_t age_us)
     while (g_hash_table_iter_next (&iter, NULL, &value)) {
         EcfsLog *log = value;
         ecfs_mutex_lock (&log->lock);
-        if (now_us - log->begun_us >= age_us)
+        if (now_us - log->begun_us >= age_us || is_in_the_way (log))
             end_locked (log);
         bool ended = log->has_ended;
         ecfs_mutex_unlock (&log->lock);

@@ -250,9 +250,15 @@ static bool store_in_log (EcfsCommitAttempt *self, GError **error)
     }
     EcfsPublish publish = ecfs_attempt_publish (self);
     ecfs_archive_await_session (self->archive);
+    ecfs_logs_await_turn (&place); /* who leaves is nowhere until then */
     void *leavers = take_along (self, &publish);
-    bool durable = ecfs_logs_publish (&place, &publish, &self->outcome.kept, error);
+    GError *why = NULL;
+    bool durable = ecfs_logs_publish (&place, &publish, &self->outcome.kept, &why);
     end_along (self, leavers, durable);
+    if (why != NULL) {
+        why->code = why->code == EAGAIN ? ENOTSUP : why->code;
+        g_propagate_error (error, why);
+    }
     self->outcome.full = publish.full;
     return durable;
 }

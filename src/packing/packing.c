@@ -103,8 +103,9 @@ static Source *add_source (Round *self, int64_t object, GError **error)
     }
     if (row->kind == ECFS_OBJECT_LOG) { /* what comes into it until then is seen, too */
         ecfs_logs_end (logs_of (self), &row->uuid);
+        bool closed = ecfs_catalog_log_close (catalog_of (self), &row->uuid, error);
         ecfs_object_row_free (row);
-        row = ecfs_catalog_object (catalog_of (self), object, error);
+        row = closed ? ecfs_catalog_object (catalog_of (self), object, error) : NULL;
         if (row == NULL)
             return NULL;
     }

@@ -23,7 +23,7 @@ typedef struct EcfsPacking {
 
 /**
  * Packs what files have of these objects (catalog rows), of which those that are shared go then where nothing is left;
- * an open log ends. One that is gone is well. Blocks; one at a time for each archive.
+ * an open log ends, whoever has it open. One that is gone is well. Blocks; one at a time for each archive.
  */
 bool ecfs_pack_objects (EcfsPacking *self, const int64_t *objects, size_t n_objects, GError **error);
 

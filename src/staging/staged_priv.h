@@ -346,8 +346,9 @@ void ecfs_staged_leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, 
 void ecfs_staged_start_leaving_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** Where the catalog is shared, has them leave together whose time has come. Returns when the next do. */
 int64_t ecfs_staged_end_lingering_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
-/** EcfsCommit.publish: some of those leave with the publish of another file, @user. */
+/** EcfsCommit.publish: some of those leave with the publish of another file, @user. NULL: there are none. */
 void *ecfs_staged_leave_along (void *user, const int64_t **ret_rows, size_t *ret_n_rows);
+/** Frees what that gave; where their rows are not @gone yet, removes them, which may wait for the catalog. */
 void ecfs_staged_left (void *leavers, bool gone);
 /** Removes a file that nobody needs from table, staging area and catalog. */
 void ecfs_staged_leave (EcfsStaged *self);

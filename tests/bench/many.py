@@ -5,7 +5,7 @@ Operations a second of one program in a mount: with the catalog in a file, in Po
 last also of so many mounts (--mounts) that work at once in directories of their own, together. The database answers after
 so many milliseconds, an even number (0: as fast as it can). Where JUICEFS names a juicefs, that as well, with its metadata
 in the same server, as one mount and as many. Endpoints are six directories, rs:4+2. ECFS_BUILD names the build. Medians of
-three."""
+three. With --entries a directory of so many names is listed as well: entries a second."""
 import argparse
 import os
 import shutil
@@ -53,6 +53,18 @@ def work(directory):
     figures["unlink"] = timed(N_FILES, lambda: [os.unlink(f"{name}.new") for name in names])
     figures["close 4 KiB"] = timed(N_SMALL, lambda: [name.write_bytes(b"x" * 4096) for name in names[:N_SMALL]])
     return figures
+
+
+def fill(mountpoint, n_entries):
+    """A directory that is large, and that others list."""
+    large = mountpoint / "large"
+    large.mkdir()
+    for i in range(n_entries):
+        os.symlink("target", large / f"entry {i:07}")
+
+
+def list_large(mountpoint, n_entries):
+    return {"readdir large": statistics.median(timed(n_entries, lambda: list(os.scandir(mountpoint / "large"))) for _ in range(N_RUNS))}
 
 
 def median_of(runs):
@@ -111,13 +123,25 @@ class Juicefs:
 
 def table(rows):
     kinds = list(next(iter(rows.values())))
-    print(f"{'':28}" + "".join(f"{kind:>13}" for kind in kinds))
+    print(f"{'':28}" + "".join(f"{kind:>14}" for kind in kinds))
     for name, figures in rows.items():
-        print(f"{name:28}" + "".join(f"{figures[kind]:13.0f}" for kind in kinds), flush=True)
+        print(f"{name:28}" + "".join(f"{figures[kind]:14.0f}" for kind in kinds), flush=True)
 
 
 def bench(delay_ms, options):
     port, rows, place = free_port(), {}, Place(None)
+
+    def note(name, mountpoints, figures):
+        """What all do at once, and what one of them lists that another has filled."""
+        rows[name] = figures
+        if options.entries and len(mountpoints) == 1:
+            if delay_ms:
+                proxy.tell("delay", 0)
+            fill(mountpoints[0], options.entries)
+            if delay_ms:
+                proxy.tell("delay", delay_ms // 2)
+        if options.entries:
+            rows[name].update(list_large(mountpoints[-1], options.entries))
     with postgresql.Cluster("fsync = on", port=port) as cluster:
         proxy = lab.Proxy(port)
         try:
@@ -126,25 +150,26 @@ def bench(delay_ms, options):
             location = f"postgresql://ecfs@127.0.0.1:{proxy.port if delay_ms else port}/postgres"
             secure = f"{location}?sslmode=disable"
             mount = place.mount(archive_of(place, None, "one"))
-            rows["file"] = measure(mount.path, "one")
+            note("file", [mount.path], measure(mount.path, "one"))
             mount.umount()
             mount = place.mount(archive_of(place, secure, "one"))
-            rows["PostgreSQL, one"] = measure(mount.path, "one")
+            note("PostgreSQL, one", [mount.path], measure(mount.path, "one"))
             mount.umount()
             archive = archive_of(place, secure, "many")
             mounts = [place.mount(archive)]
-            rows["PostgreSQL, many"] = measure(mounts[0].path, "one")
+            note("PostgreSQL, many", [mounts[0].path], measure(mounts[0].path, "one"))
             mounts += [place.mount(join(place, archive, f"other{i}")) for i in range(1, options.mounts)]
-            rows[f"… {options.mounts} mounts together"] = together([mount.path for mount in mounts], "all")
+            paths = [mount.path for mount in mounts]
+            note(f"… {options.mounts} mounts together", paths, together(paths, "all"))
             for mount in mounts:
                 mount.umount()
             if "JUICEFS" in os.environ:
                 juicefs = Juicefs(place, location)
                 try:
                     mountpoints = [juicefs.mount()]
-                    rows["juicefs"] = measure(mountpoints[0], "one")
+                    note("juicefs", mountpoints, measure(mountpoints[0], "one"))
                     mountpoints += [juicefs.mount() for _ in range(1, options.mounts)]
-                    rows[f"… {options.mounts} juicefs together"] = together(mountpoints, "all")
+                    note(f"… {options.mounts} juicefs together", mountpoints, together(mountpoints, "all"))
                 finally:
                     juicefs.close()
         finally:
@@ -158,6 +183,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("delays", type=int, nargs="*", default=[0], metavar="MILLISECONDS")
     parser.add_argument("--mounts", type=int, default=4)
+    parser.add_argument("--entries", type=int, default=0)
     options = parser.parse_args()
     if not postgresql.have_postgresql():
         sys.exit("there is no PostgreSQL here")

@@ -811,6 +811,30 @@ static void test_few_trips_of_a_file (void)
     clear_members (&m);
 }
 
+/* A server that says that it did what waits for the disk, and then that it came to nothing. */
+static void test_flush_that_fails_late (void)
+{
+    Members m;
+    EcfsAttr attr;
+    init_members (&m);
+    const Pg *pg = ecfs_pg_of (m.catalogs[1]->db);
+    g_autofree char *refuse = g_strdup_printf (
+        "CREATE SEQUENCE told; CREATE FUNCTION refuse () RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT "
+        "AS $$ BEGIN IF NEW.txn = OLD.txn AND NEW.id = %d AND nextval ('told') = 1 THEN RAISE EXCEPTION 'no disk'; "
+        "END IF; RETURN NULL; END $$",
+        (int) pg->member);
+    run_pg_sql (m.one.path, refuse);
+    run_pg_sql (m.one.path, "CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON members DEFERRABLE INITIALLY DEFERRED "
+                            "FOR EACH ROW EXECUTE FUNCTION refuse ()");
+    const unsigned before = pg->n_made;
+    (void) make_dir (as (&m, 1), ECFS_ROOT_INO, "dir");
+    run_pg_sql (m.one.path, "SELECT 1 / (last_value > 1)::int FROM told"); /* it was asked again */
+    g_assert_cmpuint (pg->n_made, ==, before + 1);
+    OK (e, ecfs_catalog_lookup (m.catalogs[2], ECFS_ROOT_INO, "dir", &attr, &e));
+    run_pg_sql (m.one.path, "DROP TRIGGER refuse ON members; DROP FUNCTION refuse; DROP SEQUENCE told");
+    clear_members (&m);
+}
+
 /* What others have committed and no disk has yet can be read: whoever tells endpoints of it has it on the disk first.
  */
 static void test_hardens_what_is_seen (void)
@@ -860,6 +884,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/few-round-trips", test_few_trips);
     g_test_add_func ("/members/few-round-trips-of-a-file", test_few_trips_of_a_file);
     g_test_add_func ("/members/a-directory-just-changed", test_just_changed);
+    g_test_add_func ("/members/a-flush-that-fails-late", test_flush_that_fails_late);
     g_test_add_func ("/members/hardens-what-is-seen", test_hardens_what_is_seen);
     g_test_add_func ("/members/all-at-once", test_all_at_once);
     return g_test_run ();

@@ -51,7 +51,7 @@ static void publish_logged (Fixture *f, uint64_t ino)
         int64_t intent;
         g_autoptr (EcfsObjectRow) row = new_object (f, "copies:3", 0, 3);
         OK (e, ecfs_catalog_log_begin (f->catalog, row, &intent, &e));
-        OK (e, ecfs_catalog_log_end (f->catalog, intent, &e));
+        OK (e, ecfs_catalog_log_close (f->catalog, &row->uuid, &e));
         if (g_test_rand_bit ())
             OK (e, ecfs_catalog_log_stripe_ends (f->catalog, &row->uuid, 1, 0, &e));
         log = row->uuid;

@@ -109,7 +109,7 @@ static bool drop_unused (Fixture *f, const EcfsObjectRow *object)
 
 static void end_log (Shared *self)
 {
-    OK (e, ecfs_catalog_log_end (self->f.catalog, self->intent, &e));
+    OK (e, ecfs_catalog_log_close (self->f.catalog, &self->log->uuid, &e));
 }
 
 static void unlink_file (Fixture *f, const char *name)
@@ -164,7 +164,27 @@ static void test_log_stays (Shared *self, gconstpointer unused)
     g_assert_false (drop_unused (f, self->log));
     EcfsLogged logged = {.log = self->log->uuid, .offset = HEAD, .end = 1024};
     EcfsPublish publish = {.ino = make_file (f, ECFS_ROOT_INO, "late"), .logged = &logged, .size = 10};
-    g_assert_cmpint (CODE (e, ecfs_catalog_publish (f->catalog, &publish, NULL, &e)), ==, ESTALE);
+    g_assert_cmpint (CODE (e, ecfs_catalog_publish (f->catalog, &publish, NULL, &e)), ==, EAGAIN);
+}
+
+/* Of another, say; what is on its way to it all the same is not in the way of that. */
+static void test_log_is_closed (Shared *self, gconstpointer unused)
+{
+    (void) unused;
+    Fixture *f = &self->f;
+    int64_t more;
+    EcfsStripeRow stripe = g_array_index (self->log->stripes, EcfsStripeRow, 0);
+    stripe.instance++;
+    g_assert_cmpint (CODE (e, ecfs_catalog_intent_more (f->catalog, self->log, &stripe, 1, &more, &e)), ==, EAGAIN);
+    OK (e, ecfs_catalog_log_close (f->catalog, &self->log->uuid, &e));
+    OK (e, ecfs_catalog_intent_more (f->catalog, self->log, &stripe, 1, &more, &e));
+    g_assert_false (drop_unused (f, self->log)); /* a copy is being made */
+    EcfsLogged logged = {.log = self->log->uuid, .offset = HEAD, .end = 1024, .intent = self->intent};
+    EcfsPublish publish = {.ino = make_file (f, ECFS_ROOT_INO, "late"), .logged = &logged, .size = 10};
+    g_assert_cmpint (CODE (e, ecfs_catalog_publish (f->catalog, &publish, NULL, &e)), ==, EAGAIN);
+    OK (e, ecfs_catalog_intent_abort (f->catalog, more, &e));
+    OK (e, ecfs_catalog_log_close (f->catalog, &self->log->uuid, &e)); /* as its owner does it, later */
+    g_assert_true (drop_unused (f, self->log));
 }
 
 static void test_log_is_of_active_endpoints (Shared *self, gconstpointer unused)
@@ -424,7 +444,8 @@ static void test_lists (Shared *self, gconstpointer unused)
     g_assert_cmpuint (behind->len, ==, 1);
     g_autoptr (GArray) before = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, true, 0, 10, &error);
     g_assert_cmpuint (before->len, ==, 0);
-    OK (e, ecfs_catalog_log_end (f->catalog, intent, &e));
+    g_autoptr (EcfsObjectRow) other = ecfs_catalog_object (f->catalog, g_array_index (behind, int64_t, 0), &error);
+    OK (e, ecfs_catalog_log_close (f->catalog, &other->uuid, &e));
     g_autoptr (GArray) ended = ecfs_catalog_objects_of_kind (f->catalog, ECFS_OBJECT_LOG, true, 0, 10, &error);
     g_assert_cmpuint (ended->len, ==, 1);
     g_assert_cmpint (g_array_index (ended, int64_t, 0), ==, g_array_index (behind, int64_t, 0));
@@ -444,6 +465,7 @@ int main (int argc, char **argv)
         void (*test) (Shared *self, gconstpointer unused);
     } cases[] = {{"a-log-grows-by-records", test_log},
                  {"a-log-stays-until-it-is-told-to-go", test_log_stays},
+                 {"a-log-of-another-is-closed", test_log_is_closed},
                  {"a-log-is-at-active-endpoints", test_log_is_of_active_endpoints},
                  {"impossible-records-are-refused", test_refused},
                  {"a-stripe-of-a-log-may-end", test_stripe_ends},

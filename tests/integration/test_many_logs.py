@@ -7,7 +7,7 @@ import lab
 import postgresql
 import pytest
 from test_logs import COPIES, TOLERANCE, contents, write_files
-from test_many_mounts import cluster, is_clean, join, make, same_tree  # noqa: F401
+from test_many_mounts import FSCK, cluster, is_clean, join, make, same_tree  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not postgresql.have_postgresql(), reason="there is no PostgreSQL")
 
@@ -142,3 +142,45 @@ def test_logs_of_a_mount_that_is_gone_are_packed(pair):
     second.umount()
     first.umount()
     is_clean(first.archive)
+
+
+@pytest.mark.slow
+def test_an_endpoint_that_goes_is_not_waited_for_by_whose_log_is_there(place, cluster):  # noqa: F811
+    """The log of a mount that does not lead ends where one of its endpoints is drained."""
+    archive = place.archive(place.directories([*lab.NAMES, "grove"]), "rs:4+2", "--key", "none", "--set", f"catalog={cluster.location}",
+                            "--set", "catalog_mounts=many")
+    first = place.mount(archive)
+    second = place.mount(join(place, archive, "other"))
+    write_files(second.path / "d", 30)
+    endpoint = next(endpoint for endpoint in archive.endpoints if list(lab.stripe_files(endpoint)))
+    lab.ecfs("endpoint", "drain", archive.path, endpoint.name, timeout=60)
+    lab.ecfs("endpoint", "remove", archive.path, endpoint.name, timeout=60)
+    expected = same_tree([second, first])
+    lab.forget_mounts()
+    lab.assert_same_tree(expected, lab.describe_tree(first.path))
+    write_files(second.path / "e", 5, seed=1)
+    same_tree([second, first])
+    second.umount()
+    first.umount()
+    is_clean(archive)
+
+
+@pytest.mark.slow
+def test_a_log_that_lost_a_copy_takes_no_more(pair):
+    """Who leads packs what it has, and its owner begins another, though the log was open and nobody told it."""
+    first, second = pair
+    write_files(second.path / "d", 10)
+    same_tree([second, first])
+    lost = next(path for endpoint in first.archive.endpoints for path in lab.stripe_files(endpoint))
+    lost.unlink()
+    lab.run(FSCK, "-y", first.archive.path, check=False)
+    lab.until(lambda: all_of(first, "pack"), 60, "who leads has packed it")
+    write_files(second.path / "e", 10, seed=1)
+    expected = same_tree([second, first])
+    assert {shared_as(first, f"e/file {number:04}") for number in range(1, 10)} == {"log"}
+    for mount in pair:
+        mount.umount()
+    is_clean(first.archive)
+    first.start()
+    lab.assert_same_tree(expected, lab.describe_tree(first.path))
+    first.umount()
