@@ -50,7 +50,8 @@ static void settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, bool 
     for (GSList *l = self->waits; l != NULL; l = next) {
         next = l->next;
         EcfsWaitEntry *entry = l->data;
-        bool stored = self->committed_generation >= entry->want && (self->full || !entry->wait->full);
+        bool stored = self->committed_generation >= entry->want &&
+                      (ecfs_staged_is_cared_for_locked (table, self) || !entry->wait->full);
         bool comes = error != NULL && error->code == EINPROGRESS && now_us - entry->wait->begun_us < PACKED_US;
         bool keeps = !stored && (!all || entry->during || comes);
         entry->during = entry->during && !all;

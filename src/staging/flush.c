@@ -174,7 +174,8 @@ static void wait_for_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsWait 
     uint64_t want = ecfs_staged_flushed_locked (table, self);
     bool stored = self->committed_generation >= want;
     /* What is stored, and being replaced by somebody who has not flushed yet, cannot be filled up from here. */
-    bool lacks_stripes = wait->full && !self->full && (!stored || ecfs_staged_is_clean (self));
+    bool lacks_stripes =
+        wait->full && !ecfs_staged_is_cared_for_locked (table, self) && (!stored || ecfs_staged_is_clean (self));
     if (self->phase == ECFS_PHASE_OPENING || self->unlinked || (stored && !lacks_stripes))
         return;
     EcfsWaitEntry *entry = g_new (EcfsWaitEntry, 1);

@@ -288,6 +288,9 @@ void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error);
 int64_t ecfs_staged_expire_flushes_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
 
 /* step.c */
+/** Whether nothing more is to be done for stored content: it is full, or who leads sees to what it lacks, as a mount of
+ * a shared catalog does not keep for long what others may store anew. */
+bool ecfs_staged_is_cared_for_locked (const EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
 bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** Begins or queues what is due of a file; both in one, or first all files and then whose turn it is. */
 void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);

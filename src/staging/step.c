@@ -31,14 +31,18 @@ typedef struct Due {
 
 /* What is due: a look, nothing changes */
 
+bool ecfs_staged_is_cared_for_locked (const EcfsStagedTable *table, const EcfsStaged *self)
+{
+    return self->full || ecfs_catalog_is_shared (ecfs_archive_catalog (table->archive));
+}
+
 bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *self)
 {
     if (self->phase != ECFS_PHASE_IDLE || self->durability == ECFS_DURABILITY_RUNNING || self->n_writers > 0 ||
         self->n_changing > 0)
         return false;
-    /* What others may store anew is not kept for long; who leads gives it the stripes that it lacks. */
-    bool is_stored = self->full || ecfs_catalog_is_shared (ecfs_archive_catalog (table->archive));
-    return self->unlinked ? self->dropped : ecfs_staged_is_clean (self) && is_stored;
+    return self->unlinked ? self->dropped
+                          : ecfs_staged_is_clean (self) && ecfs_staged_is_cared_for_locked (table, self);
 }
 
 static EcfsTurn later_or_locked (EcfsStagedTable *table, const EcfsStaged *self, EcfsTurn turn)

@@ -144,6 +144,20 @@ def test_logs_of_a_mount_that_is_gone_are_packed(pair):
     is_clean(first.archive)
 
 
+def test_who_waits_behind_a_crash_is_answered(pair):
+    """What is staged still, and stored, leaves: nobody waits for what comes of it here."""
+    first, second = pair
+    for number in range(3):
+        (second.path / f"file {number}").write_bytes(b"hello")
+        second.kill()
+        second.start()
+        lab.ecfs("wait", second.path, timeout=20)
+        assert (first.path / f"file {number}").read_bytes() == b"hello"
+    second.umount()
+    first.umount()
+    is_clean(first.archive)
+
+
 @pytest.mark.slow
 def test_an_endpoint_that_goes_is_not_waited_for_by_whose_log_is_there(place, cluster):  # noqa: F811
     """The log of a mount that does not lead ends where one of its endpoints is drained."""
