@@ -24,7 +24,7 @@ typedef struct Known {
 typedef struct Said {
     const char *text; /* else it is prepared */
     const char *name; /* of what is prepared, … */
-    StatementId id;   /* … which is this, if nothing says otherwise */
+    StatementId id;   /* … which is this, but for SAID_PLAIN */
     const PgParameters *with;
     enum { SAID_PLAIN, SAID_RUN, SAID_AHEAD, SAID_LAST, SAID_COMMIT, SAID_SYNC } kind;
 } Said;
@@ -314,7 +314,7 @@ static void say (const Pg *self, GArray *all, StatementId id, const PgParameters
 
 static void say_also (GArray *all, const PgSaying *saying)
 {
-    const Said said = {.name = saying->name, .id = STMT_BEGIN, .with = &saying->with, .kind = SAID_PLAIN};
+    const Said said = {.name = saying->name, .with = &saying->with, .kind = SAID_PLAIN};
     g_array_append_val (all, said);
 }
 
@@ -423,8 +423,9 @@ static bool has_failed (const Pg *self, const GArray *all, Heard *heard, GError 
     if (heard->failed_at < 0)
         return false;
     const Said *said = &g_array_index (all, Said, heard->failed_at);
-    told (said->text != NULL ? ecfs_pg_fail (self, heard->failed, said->text, error)
-                             : ecfs_pg_fail_statement (self, heard->failed, said->id, error));
+    const char *what = said->text != NULL ? said->text : said->kind == SAID_PLAIN ? "taking its turn" : NULL;
+    told (what != NULL ? ecfs_pg_fail (self, heard->failed, what, error)
+                       : ecfs_pg_fail_statement (self, heard->failed, said->id, error));
     PQclear (heard->failed); /* NULL is accepted, also by the next */
     PQclear (heard->last);
     return true;

@@ -355,6 +355,7 @@ static char *key_of (const EcfsLogOrder *order)
 /* Perhaps the catalog has it, or comes to have it: it is closed as one that has ended. */
 static void give_up_begun (EcfsLog *self)
 {
+    keep_no_more (self);
     ecfs_mutex_lock (&self->lock);
     self->has_ended = true;
     ecfs_mutex_unlock (&self->lock);
@@ -654,12 +655,13 @@ bool ecfs_logs_append (EcfsLogs *self, const EcfsLogOrder *order, EcfsLogPlace *
     return ecfs_fail (error, ENOTSUP, "logs ended before they had it");
 }
 
-static void await_turn (EcfsLog *self, uint64_t from)
+void ecfs_logs_await_turn (const EcfsLogPlace *place)
 {
-    ecfs_mutex_lock (&self->lock);
-    while (self->settled != from) /* those before wait for nothing but their own, in turn */
-        (void) ecfs_cond_wait_until (&self->moved, &self->lock, ecfs_now_us () + G_USEC_PER_SEC);
-    ecfs_mutex_unlock (&self->lock);
+    EcfsLog *log = place->log;
+    ecfs_mutex_lock (&log->lock);
+    while (log->settled != place->from) /* those before wait for nothing but their own, in turn */
+        (void) ecfs_cond_wait_until (&log->moved, &log->lock, ecfs_now_us () + G_USEC_PER_SEC);
+    ecfs_mutex_unlock (&log->lock);
 }
 
 /* The catalog is to know of a copy that lacks something before anything that it lacks is content. */
@@ -691,16 +693,10 @@ static void move_on (void *user)
     ecfs_mutex_unlock (&place->log->lock);
 }
 
-void ecfs_logs_await_turn (const EcfsLogPlace *place)
-{
-    await_turn (place->log, place->from);
-}
-
 bool ecfs_logs_publish (EcfsLogPlace *place, EcfsPublish *publish, bool *ret_kept, GError **error)
 {
     EcfsLog *log = place->log;
     *ret_kept = false;
-    await_turn (log, place->from);
     publish->logged = &place->logged;
     publish->full = place->full;
     publish->made = move_on;
@@ -738,7 +734,7 @@ static EcfsLog *find_known (EcfsLogs *self, const EcfsUuid *uuid)
     return log;
 }
 
-static void forget (EcfsLogs *self, const EcfsUuid *uuid)
+void ecfs_logs_forget (EcfsLogs *self, const EcfsUuid *uuid)
 {
     ecfs_mutex_lock (&self->lock);
     GList *link = find_known_locked (self, uuid);
@@ -765,7 +761,7 @@ static void close_ended (EcfsLog *self)
     if (error != NULL)
         g_info ("a log is open for others still: %s", error->message); /* tried again */
     if (closed && !is_kept)
-        forget (self->logs, &self->row->uuid);
+        ecfs_logs_forget (self->logs, &self->row->uuid);
 }
 
 static void close_all_ended (EcfsLogs *self)
@@ -876,9 +872,4 @@ int ecfs_logs_content (EcfsLogs *self, const EcfsUuid *uuid)
 EcfsMutex *ecfs_logs_packing_lock (EcfsLogs *self)
 {
     return &self->packing;
-}
-
-void ecfs_logs_forget (EcfsLogs *self, const EcfsUuid *uuid)
-{
-    forget (self, uuid);
 }

@@ -62,7 +62,7 @@ typedef struct EcfsLogPlace {
 bool ecfs_logs_append (EcfsLogs *self, const EcfsLogOrder *order, EcfsLogPlace *ret_place, GError **error);
 /** Returns when all records before it are published or given up. */
 void ecfs_logs_await_turn (const EcfsLogPlace *place);
-/** ecfs_catalog_publish () of a record, once all before it are. Ends the place. EAGAIN: who leads has closed the log,
+/** ecfs_catalog_publish () of a record whose turn it is. Ends the place. EAGAIN: who leads has closed the log,
  * and it is to be stored otherwise. @error may not be NULL. */
 bool ecfs_logs_publish (EcfsLogPlace *place, EcfsPublish *publish, bool *ret_kept, GError **error);
 /** Nobody wants it. Ends the place. */

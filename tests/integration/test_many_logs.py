@@ -2,6 +2,7 @@
 import itertools
 import os
 import threading
+import time
 
 import lab
 import postgresql
@@ -12,21 +13,18 @@ from test_many_mounts import FSCK, cluster, is_clean, join, make, same_tree  # n
 pytestmark = pytest.mark.skipif(not postgresql.have_postgresql(), reason="there is no PostgreSQL")
 
 
-@pytest.fixture
-def pair(place, cluster):  # noqa: F811
-    """Two archive directories of one catalog, both mounted; the first leads."""
+def mount_pair(place, cluster, first="10m", second="10m"):  # noqa: F811
+    """Two archive directories of one catalog, both mounted, with their pack_after; the first leads."""
     archive = make(place, cluster)
     other = join(place, archive, "other")
+    archive.configure("archive", pack_after=first)
+    other.configure("archive", pack_after=second)
     return place.mount(archive), place.mount(other)
 
 
-def soon(*mounts):
-    """They pack soon, as tests have to."""
-    for mount in mounts:
-        mount.umount()
-        mount.archive.configure("archive", pack_after="1s")
-    for mount in mounts:
-        mount.start()
+@pytest.fixture
+def pair(place, cluster):  # noqa: F811
+    return mount_pair(place, cluster)
 
 
 def shared_as(mount, path):
@@ -57,9 +55,8 @@ def test_small_files_of_each_are_records_of_a_log_of_its_own(pair):
 
 
 @pytest.mark.slow
-def test_who_leads_packs_what_others_have_ended_while_they_write_on(pair, cluster):  # noqa: F811
-    first, second = pair
-    soon(first, second)
+def test_who_leads_packs_what_others_have_ended_while_they_write_on(place, cluster):  # noqa: F811
+    first, second = mount_pair(place, cluster, "1s", "1s")
     written, stop = [0], threading.Event()
 
     def write_on():
@@ -79,7 +76,7 @@ def test_who_leads_packs_what_others_have_ended_while_they_write_on(pair, cluste
     expected = same_tree([second, first])
     lab.until(lambda: n_logs(cluster) == 0, 60, "all is packed")
     lab.forget_mounts()
-    for mount in pair:
+    for mount in (first, second):
         lab.assert_same_tree(expected, lab.describe_tree(mount.path))
     second.umount()
     first.umount()
@@ -87,16 +84,16 @@ def test_who_leads_packs_what_others_have_ended_while_they_write_on(pair, cluste
 
 
 @pytest.mark.slow
-def test_an_open_log_of_which_nothing_is_left_takes_more(pair):
-    """Who leads does not take it away."""
-    first, second = pair
-    soon(first)
+def test_an_open_log_of_which_nothing_is_left_takes_more(place, cluster):  # noqa: F811
+    """Who leads, and packs all that has ended, leaves it alone."""
+    first, second = mount_pair(place, cluster, "1s")
     for round_ in range(4):
         write_files(second.path / "d", 10, seed=round_)
         for path in (second.path / "d").iterdir():
             path.unlink()
         (second.path / f"kept {round_}").write_bytes(bytes(1000 + round_))
-        lab.ecfs("wait", first.path)
+        time.sleep(1.5)  # for who packs
+    assert all_of(first, "log") and n_logs(cluster) == 1
     expected = same_tree([second, first])
     second.umount()
     lab.assert_same_tree(expected, lab.describe_tree(first.path))
@@ -127,9 +124,8 @@ def test_what_all_have_closed_comes_back_without_machines_and_database(place, pa
 
 
 @pytest.mark.nightly
-def test_logs_of_a_mount_that_is_gone_are_packed(pair):
-    first, second = pair
-    soon(first)
+def test_logs_of_a_mount_that_is_gone_are_packed(place, cluster):  # noqa: F811
+    first, second = mount_pair(place, cluster, "1s")
     write_files(second.path / "d", 30)
     expected = same_tree([second, first])
     second.kill()
