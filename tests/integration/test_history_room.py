@@ -99,13 +99,13 @@ def grow_old(mount):
     mount.start()
 
 
-def files_lost(mount, n):
+def files_lost(mount, names):
     """Overwritten and deleted, in turn."""
-    for i in range(n):
+    for i, name in enumerate(names):
         if i % 2:
-            (mount.path / f"d/{i}").unlink()
+            (mount.path / f"d/{name}").unlink()
         else:
-            (mount.path / f"d/{i}").write_bytes(b"give me money")
+            (mount.path / f"d/{name}").write_bytes(b"give me money")
 
 
 def await_look(archive, mount):
@@ -129,17 +129,19 @@ def test_what_a_mass_deletion_takes_is_kept_and_undone_by_the_command_told(place
         (mount.path / f"d/{i}").write_bytes(b"content %d" % i)
     archive.await_stored()
     grow_old(mount)
+    stays = range(0, 1300, 26)  # one in each object, so that none is deleted before the loss is noticed, however late that is
+    goes = [i for i in range(1300) if i not in stays]
     for i in range(1200):  # these come and go
         (mount.path / "new").write_bytes(b"%d" % i)
-        (mount.path / "new").rename(mount.path / f"d/{i % 2}")
+        (mount.path / "new").rename(mount.path / f"d/{stays[i % 2]}")
     archive.await_stored()
     before, earlier = contents(lab.describe_tree(mount.path)), now()
     await_look(archive, mount)  # it tells the moment of the look before
-    files_lost(mount, 900)
+    files_lost(mount, goes[:900])
     archive.await_stored()
     assert brake_of(archive) is None, "fewer than a thousand are nothing to worry about"
     (mount.path / "other").write_bytes(b"work of another")
-    for i in range(900, 1250):
+    for i in goes[900:]:
         (mount.path / f"d/{i}").unlink()
     told = lab.until(lambda: brake_of(archive), 20, "it is noticed")
     mount.kill()
