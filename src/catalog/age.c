@@ -74,11 +74,17 @@ bool ecfs_age_load (EcfsCatalog *self, GError **error)
 
 /* What another tells is as old as it may be, so that nothing that is queued here is due too early by the clock of who
  * leads. */
+bool ecfs_age_is_due (const EcfsCatalog *self)
+{
+    return !ecfs_leads (self) &&
+           (self->followed_ns <= 0 || clock_ns (CLOCK_BOOTTIME) - self->followed_ns >= TELL_EVERY_NS);
+}
+
 bool ecfs_age_follow (EcfsCatalog *self, GError **error)
 {
     CatalogAge noted;
     int64_t boot_ns = clock_ns (CLOCK_BOOTTIME);
-    if (ecfs_leads (self) || (self->followed_ns > 0 && boot_ns - self->followed_ns < TELL_EVERY_NS))
+    if (!ecfs_age_is_due (self))
         return true;
     if (!read_age (self, &noted, error))
         return false;

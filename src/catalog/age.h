@@ -13,6 +13,8 @@ int64_t ecfs_age_ns (const EcfsCatalog *self);
 bool ecfs_age_note (EcfsCatalog *self, GError **error);
 /** Within an operation of a member that does not lead: how old it is at most. */
 bool ecfs_age_follow (EcfsCatalog *self, GError **error);
+/** Whether that would ask. */
+bool ecfs_age_is_due (const EcfsCatalog *self);
 /** Of a member that is about to lead. */
 bool ecfs_age_inherit (EcfsCatalog *self, GError **error);
 

@@ -89,13 +89,18 @@ bool ecfs_catalog_brake_set (EcfsCatalog *self, const EcfsBrake *brake, GError *
 
 static bool end_brake (EcfsCatalog *self, GError **error)
 {
-    const EcfsTotals *totals = &self->counters.totals;
-    const EcfsLosses now = {
-        .age_ns = ecfs_age_ns (self), .time_ns = ecfs_real_ns (), .n_lost = totals->n_lost, .n_files = totals->n_files};
+    Counters counters;
+    if (!ecfs_counters_read (self, &counters, error))
+        return false;
+    const EcfsLosses now = {.age_ns = ecfs_age_ns (self),
+                            .time_ns = ecfs_real_ns (),
+                            .n_lost = counters.totals.n_lost,
+                            .n_files = counters.totals.n_files};
     return EXEC (self, BRAKE_DELETE, error) && EXEC (self, LOSSES_DELETE, error) && keep_losses (self, &now, 0, error);
 }
 
 bool ecfs_catalog_brake_end (EcfsCatalog *self, GError **error)
 {
+    AHEAD_TURN ();
     return CHANGE_DURABLE (self, error, end_brake (self, error));
 }

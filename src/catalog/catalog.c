@@ -1,6 +1,7 @@
 /* Life cycle, and facts. */
 #include "catalog/age.h"
 #include "catalog/namespace_priv.h"
+#include "catalog/optimistic.h"
 #include "catalog/pg.h"
 #include "catalog/sqlite.h"
 
@@ -207,7 +208,11 @@ bool ecfs_counters_read (EcfsCatalog *self, Counters *ret_counters, GError **err
 {
     if (!self->in_txn)
         return ecfs_counters_load (self, ret_counters, error);
+    if (!ecfs_optimistic_settle (self, error))
+        return false;
     *ret_counters = self->counters;
+    for (int i = 0; self->is_optimistic && i < ECFS_N_COUNTERS; i++)
+        *ecfs_counter (ret_counters, i) += *ecfs_counter (&self->settled, i);
     return true;
 }
 
@@ -241,8 +246,14 @@ static Counters counters_now (EcfsCatalog *self)
 /* Of a shared catalog what is not committed may be given up, and its numbers become those of others' records. */
 bool ecfs_sequence_get (EcfsCatalog *self, uint64_t *ret_sequence, GError **error)
 {
-    Counters counters = {.sequence = self->base_sequence};
-    bool good = (self->is_member && self->in_txn) || ecfs_counters_read (self, &counters, error);
+    Counters counters = {.sequence = 0};
+    if (self->is_member && self->in_txn) {
+        if (!ecfs_optimistic_settle (self, error))
+            return false;
+        *ret_sequence = self->base_sequence;
+        return true;
+    }
+    bool good = ecfs_counters_read (self, &counters, error);
     *ret_sequence = counters.sequence;
     return good;
 }

@@ -22,6 +22,10 @@ typedef struct DbOps {
     /* Of a database that does what is run later, and tells its error with that of another statement; NULL: it is done
      * at once. Returns when it is done. */
     bool (*await) (EcfsDb *db, GError **error);
+    /* Of a database that knows BEGIN_OPTIMISTIC: whether the transaction that is open was begun so, and has not had its
+     * turn; NULL: none knows. And whether, since this was asked last, one ended as what it had read had changed. */
+    bool (*is_optimistic) (EcfsDb *db);
+    bool (*was_changed) (EcfsDb *db);
     /* A query that will be asked soon, for one to which the way is long; NULL: it is not. Values are copied. */
     void (*ahead) (EcfsDb *db, StatementId id, const Value *values, size_t n_values);
     /* Runs BEGIN, COMMIT, SAVEPOINT and the like; @what is for messages. */

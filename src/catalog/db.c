@@ -1,5 +1,6 @@
 /* Statements: binding, running, noting for replay, reading columns that may hold anything. */
-#include "catalog/db.h"
+#include "catalog/content_priv.h"
+#include "catalog/optimistic.h"
 #include "util/bytes.h"
 
 #include <time.h>
@@ -110,6 +111,9 @@ bool ecfs_replay (EcfsCatalog *self, guint begin, guint end, GError **error)
 
 bool ecfs_next_id (EcfsCatalog *self, const char *table, int64_t *ret_id, GError **error)
 {
+    *ret_id = strcmp (table, ECFS_IDS_STAGING) == 0 ? ecfs_ranges_staging (self) : 0;
+    if (*ret_id != 0)
+        return true;
     int found = QUERY_NUMBER (self, NEXT_ID, ret_id, error, TEXT (table));
     if (found == 0) /* SQLite knows of none before the first */
         *ret_id = 1;
@@ -140,6 +144,7 @@ static _Thread_local struct {
     size_t n_values;
 } ahead[AHEAD_MOST];
 static _Thread_local size_t n_ahead;
+static _Thread_local size_t n_taken; /* what was used up last, and is still there */
 
 void ecfs_ahead (StatementId id, const Value *values, size_t n_values)
 {
@@ -151,11 +156,24 @@ void ecfs_ahead (StatementId id, const Value *values, size_t n_values)
     ahead[n_ahead++].n_values = n_values;
 }
 
-void ecfs_ahead_take (EcfsCatalog *self)
+/* The last number of a table is another whenever anybody adds a row, but where there is a range. */
+bool ecfs_ahead_take (EcfsCatalog *self)
 {
-    for (size_t i = 0; self->db->ops->ahead != NULL && i < n_ahead; i++)
-        self->db->ops->ahead (self->db, ahead[i].id, ahead[i].values, ahead[i].n_values);
+    bool has_turn = false;
+    for (size_t i = 0; self->db->ops->ahead != NULL && i < n_ahead; i++) {
+        const bool is_staging = ahead[i].id == STMT_NEXT_ID && strcmp (ahead[i].values[0].bytes, ECFS_IDS_STAGING) == 0;
+        has_turn = has_turn || ahead[i].id == STMT_COUNTERS_GET || (ahead[i].id == STMT_NEXT_ID && !is_staging);
+        if (!is_staging || !ecfs_ranges_has_staging (self))
+            self->db->ops->ahead (self->db, ahead[i].id, ahead[i].values, ahead[i].n_values);
+    }
+    n_taken = n_ahead;
     n_ahead = 0;
+    return has_turn;
+}
+
+void ecfs_ahead_again (void)
+{
+    n_ahead = n_taken;
 }
 
 EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)

@@ -58,6 +58,18 @@ typedef struct CatalogAge {
     int64_t age_ns;
 } CatalogAge;
 
+/* The counters in their order in the table; the first two are numbers that are given. */
+enum { ECFS_COUNTER_SEQUENCE = 2, ECFS_N_COUNTERS = 13 };
+
+/* Numbers that are nobody else's: each from next, up to end. They are lost with the connection, as another server may
+ * not know of them. */
+typedef struct Ranges {
+    unsigned connection; /* on which they were taken; 0: there are none */
+    uint64_t next_ino, end_ino;
+    uint64_t next_position, end_position;
+    uint64_t next_staging, end_staging;
+} Ranges;
+
 struct Op;
 
 struct EcfsCatalog {
@@ -76,9 +88,16 @@ struct EcfsCatalog {
     CatalogAge age;         /* when it was opened; of a member that does not lead, when it was told last */
     Counters counters;      /* valid in open and failing */
     uint64_t base_sequence; /* the last record's number before the transaction; likewise */
-    int64_t noted_age_ns;   /* in the database; negative: noted in another boot */
-    bool inherits;          /* it is to lead, and has not read yet how old the catalog is */
-    int64_t followed_ns;    /* when the age was read last, since the boot; 0: never */
+    bool is_optimistic;     /* the transaction is; valid with in_txn (optimistic.h) */
+    bool is_settled;        /* its turn has come, and base_sequence is right; likewise */
+    Counters guessed;       /* what counters were when it began, and may not be; likewise */
+    Counters settled;       /* how much they were more; valid with is_settled */
+    Ranges ranges;
+    Ranges filled;        /* what the transaction takes; its end_ino 0: nothing */
+    unsigned n_turns;     /* transactions that are not to be optimistic */
+    int64_t noted_age_ns; /* in the database; negative: noted in another boot */
+    bool inherits;        /* it is to lead, and has not read yet how old the catalog is */
+    int64_t followed_ns;  /* when the age was read last, since the boot; 0: never */
     unsigned n_marks_removed;
     int64_t deleted_us;   /* by ecfs_now_us (): when a deletion ended last, or at the latest */
     GHashTable *lost;     /* numbers of files that lost content lately; NULL: none did; … */
@@ -136,6 +155,12 @@ typedef struct Op {
 
 /** What the counters say now, within an operation or a read. */
 bool ecfs_counters_read (EcfsCatalog *self, Counters *ret_counters, GError **error);
+/** One of them, in their order in the table. */
+uint64_t *ecfs_counter (Counters *counters, int i);
+/** The number that the record of the operation that runs gets, if it writes one. A change that knows that it asks for
+ * it says AHEAD_TURN () before, or it may have to be begun anew. */
+bool ecfs_sequence_next (EcfsCatalog *self, uint64_t *ret_sequence, GError **error);
+#define AHEAD_TURN() ecfs_ahead (STMT_COUNTERS_GET, NULL, 0)
 
 /** The sum of the last record, within an operation or a read; zeros: there is none. */
 bool ecfs_last_sum (EcfsCatalog *self, uint64_t sequence, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES], GError **error);
@@ -265,11 +290,13 @@ void ecfs_tell_back (EcfsCatalog *self);
 EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
 #define QUERY(self, id, error, ...) ecfs_query (self, STMT_##id, VALUES (__VA_ARGS__), error)
 /** To be said before CHANGE () or READ (): what that will ask first. A database that is far away is asked all of it at
- * once; nothing else depends on it. The values live until then. */
+ * once; nothing else depends on it. The values live until that is done. */
 void ecfs_ahead (StatementId id, const Value *values, size_t n_values);
 #define AHEAD(id, ...) ecfs_ahead (STMT_##id, VALUES (__VA_ARGS__))
-/** Tells the database what was said. */
-void ecfs_ahead_take (EcfsCatalog *self);
+/** Tells the database what was said. True: the change had better have its turn from its beginning. */
+bool ecfs_ahead_take (EcfsCatalog *self);
+/** What was said last is said again, for a change that begins anew. */
+void ecfs_ahead_again (void);
 
 /** 1: a row; 0: no more; -1: @error. */
 int ecfs_query_step (EcfsCatalog *self, EcfsQuery *query, GError **error);

@@ -139,13 +139,13 @@ static const void *bytes (EcfsQuery *query, int column)
 /* Also in one that a failed statement has ended. */
 static bool is_in_transaction (const Pg *self)
 {
-    return self->begin_read ||
+    return self->begin_read || self->is_optimistic ||
            (!self->end_read && !ecfs_pg_is_away (self) && PQtransactionStatus (self->conn) != PQTRANS_IDLE);
 }
 
 static bool roll_back (Pg *self, const char *what, GError **error)
 {
-    bool nothing = self->begin_read || !is_in_transaction (self);
+    bool nothing = self->begin_read || self->is_optimistic || !is_in_transaction (self);
     self->begin_read = false;
     self->n_begun++;
     ecfs_pg_forget (self);
@@ -289,7 +289,21 @@ static void ahead (EcfsDb *db, StatementId id, const Value *values, size_t n_val
 static bool in_transaction (EcfsDb *db)
 {
     const Pg *self = (Pg *) db;
-    return is_in_transaction (self) && (self->begin_read || PQtransactionStatus (self->conn) != PQTRANS_INERROR);
+    return is_in_transaction (self) &&
+           (self->begin_read || self->is_optimistic || PQtransactionStatus (self->conn) != PQTRANS_INERROR);
+}
+
+static bool is_optimistic (EcfsDb *db)
+{
+    return ((Pg *) db)->is_optimistic;
+}
+
+static bool was_changed (EcfsDb *db)
+{
+    Pg *self = (Pg *) db;
+    bool was = self->is_changed;
+    self->is_changed = false;
+    return was;
 }
 
 static bool reconnect (EcfsDb *db, GError **error)
@@ -349,6 +363,9 @@ static bool control (EcfsDb *db, StatementId id, const char *what, GError **erro
     case STMT_BEGIN: /* one that failed may be open */
         self->reading = false;
         return roll_back (self, what, error) && ecfs_pg_begin (self, error);
+    case STMT_BEGIN_OPTIMISTIC:
+        self->reading = false;
+        return roll_back (self, what, error) && ecfs_pg_begin_optimistic (self, error);
     case STMT_BEGIN_READ:
     case STMT_BEGIN_LOOK:
         if (!roll_back (self, what, error))
@@ -487,7 +504,7 @@ static bool begin_cursor (Pg *self, StatementId id, const PgParameters *with, Pg
 static bool read_at_once (Pg *self, StatementId id, const PgParameters *with, PgQuery *query, GError **error)
 {
     const bool is_open = is_in_transaction (self);
-    if (is_open && ecfs_pg_is_ahead (self, id, with) && !ecfs_pg_flush (self, error))
+    if (is_open && ecfs_pg_is_ahead (self, id, with) && !ecfs_pg_fetch_ahead (self, error))
         return false;
     query->rows = is_open ? ecfs_pg_known (self, id, with) : NULL;
     if (query->rows != NULL)
@@ -649,6 +666,8 @@ static void close_db (EcfsDb *db)
 static const DbOps db_ops = {.prepare = prepare,
                              .run = run,
                              .await = await,
+                             .is_optimistic = is_optimistic,
+                             .was_changed = was_changed,
                              .ahead = ahead,
                              .control = control,
                              .query = query,

@@ -46,7 +46,10 @@ bool ecfs_catalog_journal_bytes (EcfsCatalog *self, uint64_t after, uint64_t *re
 static bool drop_records (EcfsCatalog *self, uint64_t sequence, bool *ret_more, GError **error)
 {
     int64_t first = 0;
-    sequence = MIN (sequence, MAX (self->counters.sequence, 1) - 1);
+    uint64_t next = 0;
+    if (!ecfs_sequence_next (self, &next, error))
+        return false;
+    sequence = MIN (sequence, MAX (next, 2) - 2);
     if (ecfs_query_number (self, STMT_JOURNAL_FIRST, NULL, 0, &first, error) < 0)
         return false;
     *ret_more = (uint64_t) first + DROPPED_AT_ONCE <= sequence;

@@ -111,7 +111,9 @@ static bool add_mark (EcfsCatalog *self, const char *name, GError **error)
     if (found != 0)
         return found == 1 &&
                ecfs_fail (error, EEXIST, "there is a mark %s already: 'ecfs mark --remove' ends it", name);
-    mark = (EcfsMark){.epoch = self->epoch, .sequence = self->counters.sequence + 1, .time_ns = ecfs_real_ns ()};
+    mark = (EcfsMark){.epoch = self->epoch, .time_ns = ecfs_real_ns ()};
+    if (!ecfs_sequence_next (self, &mark.sequence, error))
+        return false;
     g_strlcpy (mark.name, name, sizeof mark.name);
     ecfs_journal_put_mark (self->record, mark.name, mark.epoch, mark.sequence, mark.time_ns);
     return put_mark (self, &mark, error);

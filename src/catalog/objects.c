@@ -500,8 +500,8 @@ static bool publish_shared (EcfsCatalog *self, const EcfsPublish *publish, GErro
     unsigned tries = 0;
     if (!check_publish (publish, error)) /* what is asked ahead is of this caller */
         return false;
+    say_ahead (publish);
     do {
-        say_ahead (publish);
         ecfs_op_enter (self, true);
         bool made = make_public (self, publish, &op, error);
         durable = made && ecfs_op_settle (self, &op, error); /* whoever is told that it failed stores it again */

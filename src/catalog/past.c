@@ -29,7 +29,9 @@ bool ecfs_past_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, cons
                             const EcfsStripeRow *old, GError **error)
 {
     EcfsUuid endpoint;
-    if (!ecfs_endpoint_uuid (self, stripe->endpoint, &endpoint, error) || !ecfs_age_note (self, error))
+    uint64_t sequence = 0;
+    if (!ecfs_endpoint_uuid (self, stripe->endpoint, &endpoint, error) || !ecfs_age_note (self, error) ||
+        !ecfs_sequence_next (self, &sequence, error))
         return false;
     ecfs_journal_put_past_stripe (self->record, &object->uuid, stripe, &endpoint);
     self->counters.totals.n_deletions++;
@@ -37,7 +39,7 @@ bool ecfs_past_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, cons
         return EXEC (self, PAST_STRIPE_ADD, error, UUID (&object->uuid), INT (stripe->index), INT (stripe->instance),
                      INT (stripe->endpoint), INT (stripe->size), BLOB (stripe->digest, sizeof stripe->digest));
     return EXEC (self, PAST_STRIPE_LEAVE, error, UUID (&object->uuid), INT (old->index), INT (old->instance),
-                 INT (ecfs_age_ns (self)), INT (self->counters.sequence + 1), INT (ecfs_real_ns ())) &&
+                 INT (ecfs_age_ns (self)), INT (sequence), INT (ecfs_real_ns ())) &&
            EXEC (self, PAST_STRIPE_SET, error, UUID (&object->uuid), INT (old->index), INT (old->instance),
                  INT (stripe->instance), INT (stripe->endpoint), INT (stripe->size),
                  BLOB (stripe->digest, sizeof stripe->digest));

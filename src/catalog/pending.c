@@ -39,9 +39,9 @@ bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
                           GError **error)
 {
     /* The record of the running operation, if it writes one, is the one that no longer names the stripe. */
-    uint64_t sequence = self->counters.sequence + 1;
+    uint64_t sequence = 0;
     self->counters.totals.n_deletions++;
-    return ecfs_age_note (self, error) &&
+    return ecfs_sequence_next (self, &sequence, error) && ecfs_age_note (self, error) &&
            EXEC (self, DELETION_INSERT, error, UUID (object), INT (stripe->index), INT (stripe->instance),
                  INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (kind), INT (sequence), INT (stripe->size),
                  INT (ecfs_real_ns ()), BLOB (stripe->digest, sizeof stripe->digest));
@@ -260,9 +260,10 @@ static bool announce (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *st
 
 bool ecfs_intent_insert (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, int64_t *ret_intent, GError **error)
 {
-    return ecfs_next_id (self, ECFS_IDS_INTENTS, ret_intent, error) &&
+    uint64_t sequence = 0;
+    return ecfs_sequence_next (self, &sequence, error) && ecfs_next_id (self, ECFS_IDS_INTENTS, ret_intent, error) &&
            EXEC (self, INTENT_INSERT, error, INT (*ret_intent), UUID (object), INT (ino), INT (self->epoch),
-                 INT (self->counters.sequence + 1), INT (ecfs_real_ns ()));
+                 INT (sequence), INT (ecfs_real_ns ()));
 }
 
 /* The journal does not tell of what is on its way to an object of the past: a recovery would take that for a new one.
@@ -288,8 +289,7 @@ static bool begin_new (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, i
                 false, ret_intent, error))
         return false;
     object->epoch = self->epoch;
-    object->sequence = self->counters.sequence + 1;
-    return true;
+    return ecfs_sequence_next (self, &object->sequence, error);
 }
 
 bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, int64_t *ret_intent,

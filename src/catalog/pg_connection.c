@@ -109,6 +109,8 @@ void ecfs_pg_free (Pg *self)
         g_free (self->statements[i].name);
         g_free (self->statements[i].sql);
         g_free (self->statements[i].types);
+        ecfs_pg_variant_clear (&self->statements[i].seen);
+        ecfs_pg_variant_clear (&self->statements[i].same);
     }
     PQfinish (self->conn); /* NULL is accepted */
     g_clear_pointer (&self->sights, g_hash_table_unref);

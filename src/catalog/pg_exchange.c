@@ -1,5 +1,6 @@
 #include "catalog/pg_exchange.h"
 
+#include <inttypes.h>
 #include <libpq-fe.h>
 
 #define MOST_WAITING 64 /* statements, … */
@@ -26,7 +27,19 @@ typedef struct Said {
     const char *name; /* of what is prepared, … */
     StatementId id;   /* … which is this, but for SAID_PLAIN */
     const PgParameters *with;
-    enum { SAID_PLAIN, SAID_RUN, SAID_AHEAD, SAID_LAST, SAID_COMMIT, SAID_SYNC } kind;
+    PgVariant *variant; /* that is prepared */
+    bool is_seen;       /* what comes is to be validated */
+    enum {
+        SAID_PLAIN,
+        SAID_MINE, /* fails where the turn is no more this process's */
+        SAID_PREPARE,
+        SAID_SAME, /* fails where something is another */
+        SAID_RUN,
+        SAID_AHEAD,
+        SAID_LAST,
+        SAID_COMMIT,
+        SAID_SYNC
+    } kind;
 } Said;
 
 /* What came back. */
@@ -35,6 +48,7 @@ typedef struct Heard {
     PGresult *failed; /* the first that failed; NULL: none did, or the connection; owned */
     gint failed_at;   /* which that is; negative: none */
     uint64_t changes; /* of the last that is SAID_PLAIN */
+    bool is_lost;     /* the turn is no more this process's */
     bool committed;
     bool synced; /* the server has done with all of it: what is in no transaction of its own is committed */
 } Heard;
@@ -130,6 +144,8 @@ void ecfs_pg_exchange_init (Pg *self)
     self->waiting = g_ptr_array_new_with_free_func (g_free);
     self->ahead = g_ptr_array_new_with_free_func (g_free);
     self->known = g_ptr_array_new_with_free_func (free_known);
+    self->seen = g_ptr_array_new_with_free_func (g_free);
+    self->seed = (int64_t) (((uint64_t) g_random_int () << 32) | g_random_int ());
 }
 
 void ecfs_pg_exchange_clear (Pg *self)
@@ -140,6 +156,13 @@ void ecfs_pg_exchange_clear (Pg *self)
     g_ptr_array_unref (self->waiting);
     g_ptr_array_unref (self->ahead);
     g_ptr_array_unref (self->known);
+    g_ptr_array_unref (self->seen);
+}
+
+void ecfs_pg_variant_clear (PgVariant *variant)
+{
+    g_free (variant->name);
+    g_free (variant->sql);
 }
 
 static void drop_one (Pg *self, guint i)
@@ -158,6 +181,8 @@ void ecfs_pg_forget (Pg *self)
 {
     drop_waiting (self, 0);
     g_ptr_array_set_size (self->known, 0);
+    g_ptr_array_set_size (self->seen, 0);
+    self->is_optimistic = false;
 }
 
 /* The table that a statement changes, with what is before it; NULL: who knows. Triggers change what nobody asks. */
@@ -201,6 +226,19 @@ static void forget_changed (Pg *self, StatementId id)
             is_next_of (known->command, table))
             g_ptr_array_remove_index_fast (self->known, i);
     }
+}
+
+/* Whether what waits may change what is asked for, or what a trigger changes. */
+static bool is_changed (const Pg *self, StatementId id)
+{
+    for (guint i = 0; i < self->waiting->len; i++) {
+        const StatementId waiting = ((const Command *) g_ptr_array_index (self->waiting, i))->id;
+        g_autofree char *table = waiting <= STMT_ROLLBACK_TO ? NULL : table_of (self->statements[waiting].sql);
+        if (waiting > STMT_ROLLBACK_TO &&
+            (table == NULL || id == STMT_NEXT_ID || mentions (self->statements[id].sql, table)))
+            return true;
+    }
+    return false;
 }
 
 void ecfs_pg_defer (Pg *self, StatementId id, const PgParameters *with)
@@ -250,7 +288,7 @@ void ecfs_pg_release (Pg *self)
 
 void ecfs_pg_ask_ahead (Pg *self, StatementId id, const PgParameters *with)
 {
-    if (self->ahead->len < MOST_AHEAD)
+    if (self->ahead->len < MOST_AHEAD && !ecfs_pg_is_ahead (self, id, with))
         g_ptr_array_add (self->ahead, copy (id, with));
 }
 
@@ -312,10 +350,82 @@ static void say (const Pg *self, GArray *all, StatementId id, const PgParameters
     g_array_append_val (all, said);
 }
 
-static void say_also (GArray *all, const PgSaying *saying)
+static void say_also (GArray *all, const PgSaying *saying, int kind)
 {
-    const Said said = {.name = saying->name, .with = &saying->with, .kind = SAID_PLAIN};
+    const Said said = {.name = saying->name, .with = &saying->with, .kind = (guint) kind};
     g_array_append_val (all, said);
+}
+
+/* Optimistic transactions */
+
+#define DIGEST "hashtextextended (CAST (r AS text), %" PRId64 ")"
+
+static void make_variants (const Pg *self, PgStatement *statement)
+{
+    if (statement->seen.name != NULL)
+        return;
+    const int n = statement->n_types;
+    statement->seen.name = g_strconcat ("seen_", statement->name, NULL);
+    statement->seen.sql = g_strdup_printf ("SELECT r.*, " DIGEST " FROM (%s) r", self->seed, statement->sql);
+    statement->same.name = g_strconcat ("same_", statement->name, NULL);
+    statement->same.sql = g_strdup_printf ("SELECT 1 / CAST (count (*) = $%d AND coalesce (bit_xor (" DIGEST
+                                           "), 0) = $%d AS integer) FROM (%s) r",
+                                           n + 1, self->seed, n + 2, statement->sql);
+}
+
+static bool is_prepared (const Pg *self, const GArray *all, const PgVariant *variant)
+{
+    bool found = variant->made == self->n_made;
+    for (guint i = 0; i < all->len && !found; i++)
+        found = g_array_index (all, Said, i).variant == variant;
+    return found;
+}
+
+static void say_variant (Pg *self, GArray *all, StatementId id, bool seen, const PgParameters *with, int kind)
+{
+    PgStatement *statement = &self->statements[id];
+    make_variants (self, statement);
+    PgVariant *variant = seen ? &statement->seen : &statement->same;
+    const Said prepare = {.variant = variant, .kind = SAID_PREPARE};
+    const Said said = {.name = variant->name, .id = id, .with = with, .is_seen = seen, .kind = (guint) kind};
+    if (!is_prepared (self, all, variant))
+        g_array_append_val (all, prepare);
+    g_array_append_val (all, said);
+}
+
+/* What tells the rows from others: how many they are, and what the server has said with each. */
+static void note_seen (Pg *self, const Said *said, const PGresult *result)
+{
+    Command *command = copy (said->id, said->with);
+    PgSaying saying = {.with = {.n = 0}};
+    const int n = PQntuples (result), last = PQnfields (result) - 1;
+    int64_t digest = 0;
+    for (int i = 0; i < n; i++)
+        digest ^= ecfs_pg_value (result, i, last, VALUE_INT).number;
+    ecfs_pg_say_number (&saying, n);
+    ecfs_pg_say_number (&saying, digest);
+    for (int i = 0; i < saying.with.n; i++) {
+        const int to = one_more (&command->with);
+        command->with.numbers[to] = saying.with.numbers[i];
+        command->with.values[to] = (const char *) &command->with.numbers[to];
+        command->with.sizes[to] = sizeof command->with.numbers[to];
+    }
+    g_ptr_array_add (self->seen, command);
+}
+
+/* Where a transaction is optimistic, and until then only there: its turn, and whether all is as it was read. */
+static void say_turn (Pg *self, GArray *all, PgSaying turn[ECFS_PG_N_TURN])
+{
+    if (!self->is_optimistic)
+        return;
+    ecfs_pg_turn (self, turn);
+    say_text (all, self->statements[STMT_BEGIN].sql, SAID_PLAIN);
+    say_also (all, &turn[0], SAID_PLAIN);
+    say_also (all, &turn[1], SAID_MINE);
+    for (guint i = 0; i < self->seen->len; i++) {
+        const Command *command = g_ptr_array_index (self->seen, i);
+        say_variant (self, all, command->id, false, &command->with, SAID_SAME);
+    }
 }
 
 /* SAVEPOINT and RELEASE are not prepared. */
@@ -342,6 +452,8 @@ static bool send_one (Pg *self, const Said *said)
 {
     if (said->kind == SAID_SYNC)
         return PQpipelineSync (self->conn) == 1;
+    if (said->kind == SAID_PREPARE)
+        return PQsendPrepare (self->conn, said->variant->name, said->variant->sql, 0, NULL) == 1;
     if (said->text != NULL)
         return PQsendQueryParams (self->conn, said->text, 0, NULL, NULL, NULL, NULL, 1) == 1;
     return PQsendQueryPrepared (self->conn, said->name, said->with->n, said->with->values, said->with->sizes,
@@ -362,6 +474,12 @@ static void take_known (Pg *self, const Said *said, PGresult *result)
     g_ptr_array_add (self->known, known);
 }
 
+/* As what is to fail does. */
+static bool is_division (const PGresult *result)
+{
+    return g_strcmp0 (PQresultErrorField (result, PG_DIAG_SQLSTATE), "22012") == 0;
+}
+
 /* Takes @result. */
 static void hear (Pg *self, const Said *said, guint at, PGresult *result, Heard *heard)
 {
@@ -369,11 +487,18 @@ static void hear (Pg *self, const Said *said, guint at, PGresult *result, Heard 
     if (!good && heard->failed_at < 0) {
         heard->failed_at = (gint) at;
         heard->failed = result;
+        heard->is_lost = said->kind == SAID_MINE && is_division (result);
+        self->is_changed = self->is_changed || said->kind == SAID_SAME;
         return;
     }
+    if (good && said->is_seen)
+        note_seen (self, said, result);
     switch (good ? said->kind : SAID_SYNC) {
     case SAID_PLAIN:
         heard->changes = g_ascii_strtoull (PQcmdTuples (result), NULL, 10);
+        break;
+    case SAID_PREPARE:
+        said->variant->made = self->n_made;
         break;
     case SAID_RUN:
         take_changes (self, result);
@@ -418,14 +543,23 @@ static void talk (Pg *self, const GArray *all, Heard *ret_heard)
 }
 
 /* Where something failed: true with @error. */
-static bool has_failed (const Pg *self, const GArray *all, Heard *heard, GError **error)
+static bool has_failed (Pg *self, const GArray *all, Heard *heard, GError **error)
 {
     if (heard->failed_at < 0)
         return false;
     const Said *said = &g_array_index (all, Said, heard->failed_at);
-    const char *what = said->text != NULL ? said->text : said->kind == SAID_PLAIN ? "taking its turn" : NULL;
-    told (what != NULL ? ecfs_pg_fail (self, heard->failed, what, error)
-                       : ecfs_pg_fail_statement (self, heard->failed, said->id, error));
+    const char *what = said->text != NULL                                    ? said->text
+                       : said->kind == SAID_PREPARE                          ? "preparing"
+                       : said->kind == SAID_SAME                             ? "looking whether it is as it was"
+                       : said->kind == SAID_PLAIN || said->kind == SAID_MINE ? "taking its turn"
+                                                                             : NULL;
+    if (heard->is_lost) {
+        PQclear (PQexec (self->conn, "ROLLBACK")); /* whoever looks why needs a transaction that has not failed */
+        told (ecfs_pg_fail_fenced (self, error));
+    } else {
+        told (what != NULL ? ecfs_pg_fail (self, heard->failed, what, error)
+                           : ecfs_pg_fail_statement (self, heard->failed, said->id, error));
+    }
     PQclear (heard->failed); /* NULL is accepted, also by the next */
     PQclear (heard->last);
     return true;
@@ -437,11 +571,12 @@ static GArray *new_talk (void)
 }
 
 /* The beginning of a read, and the end of the one before, wait as well. */
-static GArray *say_all_before (Pg *self)
+static GArray *say_all_before (Pg *self, PgSaying turn[ECFS_PG_N_TURN])
 {
     GArray *all = new_talk ();
     if (self->end_read)
         say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
+    say_turn (self, all, turn);
     if (self->begin_read && !self->looks)
         say_text (all, self->statements[STMT_BEGIN_READ].sql, SAID_PLAIN);
     say_waiting (self, all);
@@ -456,6 +591,7 @@ static bool talk_all (Pg *self, GArray *all, PGresult **ret_last, GError **error
     talk (self, all, &heard);
     self->end_read = false;
     self->begin_read = self->begin_read && self->looks;
+    self->is_optimistic = false;
     bool good = !has_failed (self, all, &heard, error);
     drop_waiting (self, 0);
     g_ptr_array_set_size (self->ahead, 0);
@@ -466,14 +602,56 @@ static bool talk_all (Pg *self, GArray *all, PGresult **ret_last, GError **error
 
 bool ecfs_pg_flush (Pg *self, GError **error)
 {
-    g_autoptr (GArray) all = say_all_before (self);
+    PgSaying turn[ECFS_PG_N_TURN];
+    g_autoptr (GArray) all = say_all_before (self, turn);
     return all->len == 0 || talk_all (self, all, NULL, error);
+}
+
+static bool is_ahead_changed (const Pg *self)
+{
+    for (guint i = 0; i < self->ahead->len; i++)
+        if (is_changed (self, ((const Command *) g_ptr_array_index (self->ahead, i))->id))
+            return true;
+    return false;
+}
+
+/* Beside an optimistic transaction, where nothing that waits is in the way: what is asked ahead, and one more, unless
+ * @with is NULL. */
+static bool see (Pg *self, StatementId id, const PgParameters *with, PGresult **ret_last, GError **error)
+{
+    Heard heard;
+    g_autoptr (GArray) all = new_talk ();
+    if (self->end_read)
+        say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
+    for (guint i = 0; i < self->ahead->len; i++) {
+        const Command *command = g_ptr_array_index (self->ahead, i);
+        say_variant (self, all, command->id, true, &command->with, SAID_AHEAD);
+    }
+    if (with != NULL)
+        say_variant (self, all, id, true, with, SAID_LAST);
+    say_text (all, NULL, SAID_SYNC);
+    talk (self, all, &heard);
+    self->end_read = false;
+    bool good = !has_failed (self, all, &heard, error);
+    g_ptr_array_set_size (self->ahead, 0);
+    if (good && ret_last != NULL)
+        *ret_last = heard.last;
+    return good;
+}
+
+bool ecfs_pg_fetch_ahead (Pg *self, GError **error)
+{
+    return self->is_optimistic && !is_ahead_changed (self) ? see (self, 0, NULL, NULL, error)
+                                                           : ecfs_pg_flush (self, error);
 }
 
 PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, GError **error)
 {
     PGresult *result = NULL;
-    g_autoptr (GArray) all = say_all_before (self);
+    PgSaying turn[ECFS_PG_N_TURN];
+    if (self->is_optimistic && !is_changed (self, id) && !is_ahead_changed (self))
+        return see (self, id, with, &result, error) ? result : NULL;
+    g_autoptr (GArray) all = say_all_before (self, turn);
     if (all->len > 0) {
         say (self, all, id, with, SAID_LAST);
         return talk_all (self, all, &result, error) ? result : NULL;
@@ -496,7 +674,7 @@ bool ecfs_pg_begin_with (Pg *self, const PgSaying *sayings, size_t n_sayings, ui
         say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
     say_text (all, self->statements[STMT_BEGIN].sql, SAID_PLAIN);
     for (size_t i = 0; i < n_sayings; i++)
-        say_also (all, &sayings[i]);
+        say_also (all, &sayings[i], SAID_PLAIN);
     say_ahead (self, all);
     say_text (all, NULL, SAID_SYNC);
     ecfs_pg_forget (self);
@@ -511,16 +689,20 @@ bool ecfs_pg_begin_with (Pg *self, const PgSaying *sayings, size_t n_sayings, ui
 bool ecfs_pg_commit_with (Pg *self, const PgSaying *flush, bool *ret_unsettled, GError **error)
 {
     Heard heard;
+    PgSaying turn[ECFS_PG_N_TURN];
     *ret_unsettled = false;
     g_autoptr (GArray) all = new_talk ();
+    if (self->end_read)
+        say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
+    say_turn (self, all, turn);
     say_waiting (self, all);
     say_text (all, self->statements[STMT_COMMIT].sql, SAID_COMMIT);
     if (flush != NULL) /* a transaction of its own, as that has ended; and one answer for both */
-        say_also (all, flush);
+        say_also (all, flush, SAID_PLAIN);
     say_text (all, NULL, SAID_SYNC);
     talk (self, all, &heard);
-    drop_waiting (self, 0);
-    g_ptr_array_set_size (self->known, 0);
+    self->end_read = false;
+    ecfs_pg_forget (self);
     g_ptr_array_set_size (self->ahead, 0);
     bool flushed = flush == NULL || (heard.failed_at < 0 && heard.changes == 1 && heard.synced);
     if (heard.committed && !flushed) /* it can be seen, and may not be on the disk */

@@ -4,6 +4,13 @@
  * and what is going to be asked is asked with them (ahead). All in a pipeline, within one transaction.
  *
  * An error of a statement that waited is told by the next that is waited for. The transaction has failed then.
+ *
+ * A transaction may be optimistic: it has its turn, for which others wait, for no round trip. What it asks before it
+ * has changed what is asked for is read beside it, and the server says with each row what tells it from others. What it
+ * changes waits. When that is to be sent, which mostly is at COMMIT, the turn is taken in the same pipeline, and all
+ * that was read is validated before the first change: where it is another now, the pipeline ends there with an error,
+ * and whoever began the transaction begins anew (Kung and Robinson, On Optimistic Methods for Concurrency Control,
+ * 1981, with one that validates at a time). What was read belongs to no single moment until then.
  */
 #ifndef ECFS_CATALOG_PG_EXCHANGE_H
 #define ECFS_CATALOG_PG_EXCHANGE_H
@@ -40,6 +47,7 @@ void ecfs_pg_rows_unref (PgRows *self);
 
 void ecfs_pg_exchange_init (Pg *self);
 void ecfs_pg_exchange_clear (Pg *self);
+void ecfs_pg_variant_clear (PgVariant *variant);
 /** Nothing waits any more, and nothing is known ahead: the transaction is over. */
 void ecfs_pg_forget (Pg *self);
 /** Has a statement, which is of the open transaction, wait. The values are copied. */
@@ -58,8 +66,10 @@ bool ecfs_pg_is_ahead (const Pg *self, StatementId id, const PgParameters *with)
 /** What it said, if nothing was changed since; else NULL. */
 PgRows *ecfs_pg_known (const Pg *self, StatementId id, const PgParameters *with);
 
-/** Sends what waits; returns when it is done. */
+/** Sends what waits; returns when it is done. An optimistic transaction has its turn from then on. */
 bool ecfs_pg_flush (Pg *self, GError **error);
+/** Asks what is to be asked ahead. */
+bool ecfs_pg_fetch_ahead (Pg *self, GError **error);
 /** The same, and a statement behind it; its rows. NULL with @error. */
 PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, GError **error);
 /** BEGIN and @sayings, in one trip with what was asked ahead. *@ret_changes: rows that the last of them changed. */

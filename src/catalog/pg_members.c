@@ -319,24 +319,28 @@ static char *sign (const Pg *self)
                             self->schema, self->member, self->session);
 }
 
-enum { TURN, MINE, SIGN };
+enum { TURN, MINE, SIGN, SURELY };
 
 bool ecfs_pg_prepare_turns (Pg *self, GError **error)
 {
-    static const char *const kinds[] = {"turn", "mine", "sign"};
+    static const char *const kinds[] = {"turn", "mine", "sign", "surely"};
     for (size_t i = 0; i < G_N_ELEMENTS (kinds); i++) {
         g_free (self->names[i]);
         self->names[i] = g_strdup_printf ("%s_%s", kinds[i], self->tag);
     }
     /* A change fails where the connection is not the one that was set up: what was set is needed for it. Of members
      * COMMIT does not wait for the disk: a sign of life behind it does. */
+    g_autofree char *mine = g_strdup_printf (
+        "UPDATE \"%1$s\".members SET txn = $3, beat = beat + 1 WHERE id = $1 AND session = $2 AND txn = $4 AND "
+        "CAST (current_setting ('ecfs.of_%2$s') AS boolean) %3$s",
+        self->schema, self->tag,
+        self->is_member ? "RETURNING set_config ('synchronous_commit', 'off', true) AS said" : "RETURNING '' AS said");
     g_autofree char *sql = g_strdup_printf (
-        "PREPARE %3$s AS SELECT FROM \"%1$s\".holder WHERE id = 1 FOR UPDATE; "
-        "PREPARE %4$s (bigint, text, bigint, bigint) AS UPDATE \"%1$s\".members SET txn = $3, beat = beat + 1 "
-        "WHERE id = $1 AND session = $2 AND txn = $4 AND CAST (current_setting ('ecfs.of_%2$s') AS boolean) %6$s; "
-        "PREPARE %5$s (bigint, text) AS UPDATE \"%1$s\".members SET beat = beat + 1 WHERE id = $1 AND session = $2",
-        self->schema, self->tag, self->names[TURN], self->names[MINE], self->names[SIGN],
-        self->is_member ? "RETURNING set_config ('synchronous_commit', 'off', true)" : "");
+        "PREPARE %2$s AS SELECT FROM \"%1$s\".holder WHERE id = 1 FOR UPDATE; "
+        "PREPARE %3$s (bigint, text, bigint, bigint) AS %6$s; "
+        "PREPARE %4$s (bigint, text) AS UPDATE \"%1$s\".members SET beat = beat + 1 WHERE id = $1 AND session = $2; "
+        "PREPARE %5$s (bigint, text, bigint, bigint) AS WITH mine AS (%6$s) SELECT 1 / count (said) FROM mine",
+        self->schema, self->names[TURN], self->names[MINE], self->names[SIGN], self->names[SURELY], mine);
     return ecfs_pg_run_sql (self, sql, "preparing", NULL, error);
 }
 
@@ -356,19 +360,47 @@ bool ecfs_pg_beat (Pg *self, GError **error)
            (changes == 1 || ecfs_pg_fail_fenced (self, error));
 }
 
+static bool has_no_doubt (const Pg *self, GError **error)
+{
+    return !self->is_doubtful ||
+           ecfs_fail (error, EROFS,
+                      "catalog %s: the database is another than before, as after a failover or from a backup: the "
+                      "endpoints have not told yet whether it lacks something",
+                      self->name);
+}
+
+static void say_turn (const Pg *self, const char *mine, PgSaying ret_sayings[ECFS_PG_N_TURN])
+{
+    ret_sayings[0] = (PgSaying){.name = self->names[TURN]};
+    ret_sayings[1] = (PgSaying){.name = mine};
+    ecfs_pg_say_number (&ret_sayings[1], self->member);
+    ecfs_pg_say_text (&ret_sayings[1], self->session);
+    ecfs_pg_say_number (&ret_sayings[1], (int64_t) self->txn + 1);
+    ecfs_pg_say_number (&ret_sayings[1], (int64_t) self->committed);
+}
+
+void ecfs_pg_turn (Pg *self, PgSaying *ret_sayings)
+{
+    say_turn (self, self->names[SURELY], ret_sayings);
+    self->txn++;
+}
+
+bool ecfs_pg_begin_optimistic (Pg *self, GError **error)
+{
+    if (!has_no_doubt (self, error))
+        return false;
+    ecfs_pg_forget (self);
+    self->is_optimistic = true;
+    return true;
+}
+
 bool ecfs_pg_begin (Pg *self, GError **error)
 {
     uint64_t changes = 0;
-    if (self->is_doubtful)
-        return ecfs_fail (error, EROFS,
-                          "catalog %s: the database is another than before, as after a failover or from a backup: the "
-                          "endpoints have not told yet whether it lacks something",
-                          self->name);
-    PgSaying sayings[] = {{.name = self->names[TURN]}, {.name = self->names[MINE]}};
-    ecfs_pg_say_number (&sayings[1], self->member);
-    ecfs_pg_say_text (&sayings[1], self->session);
-    ecfs_pg_say_number (&sayings[1], (int64_t) self->txn + 1);
-    ecfs_pg_say_number (&sayings[1], (int64_t) self->committed);
+    PgSaying sayings[ECFS_PG_N_TURN];
+    if (!has_no_doubt (self, error))
+        return false;
+    say_turn (self, self->names[MINE], sayings);
     bool begun = ecfs_pg_begin_with (self, sayings, G_N_ELEMENTS (sayings), &changes, error);
     self->txn += begun;
     if (begun && changes == 1)

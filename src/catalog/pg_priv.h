@@ -20,11 +20,20 @@ enum { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_INT2 = 21, PG_INT4 = 23, PG
     "URL...' "                                                                                                         \
     "makes a new one from the endpoints; a dump lacks all that was stored since"
 
+/* The same statement, asked otherwise; prepared with the first that is asked so. */
+typedef struct PgVariant {
+    char *name;
+    char *sql;
+    unsigned made; /* the connection that knows it, as n_made; 0: none */
+} PgVariant;
+
 typedef struct PgStatement {
     char *name; /* nobody else has one of it: behind a pooler it would be run in place of this */
     char *sql;  /* as PostgreSQL gets it */
     Oid *types;
     int n_types;
+    PgVariant seen; /* its rows, each with what tells it from others in the last column */
+    PgVariant same; /* fails unless they are so still */
 } PgStatement;
 
 struct PgSaying;
@@ -35,7 +44,7 @@ typedef struct Pg {
     char *name;      /* for messages: without what is secret */
     char *schema;    /* quoted where it is used: "ecfs_" and the archive's UUID in hex */
     char *tag;       /* marks what is set for this connection, … */
-    char *names[3];  /* … and is in the names of what it says of its turns: see ecfs_pg_prepare_turns () */
+    char *names[4];  /* … and is in the names of what it says of its turns: see ecfs_pg_prepare_turns () */
     EcfsUuid holder; /* whose the archive directory is */
     bool readonly;
     bool is_asked, is_verified; /* whether the server's certificate is to be looked at */
@@ -67,6 +76,10 @@ typedef struct Pg {
     GPtrArray *waiting;        /* see pg_exchange.h; as the next */
     GPtrArray *ahead;
     GPtrArray *known;
+    GPtrArray *seen;
+    bool is_optimistic; /* the transaction has not begun at the server; see pg_exchange.h */
+    bool is_changed;    /* since this was false, what one had read was found to be another when it began */
+    int64_t seed;       /* of what tells rows apart: nobody can choose two that are taken for one */
     size_t waiting_bytes;
     GHashTable *sights; /* session of each other member → what it showed last; NULL: nobody looked */
     int64_t looked_us;  /* when that was */
@@ -137,6 +150,11 @@ bool ecfs_pg_lock_find (Pg *self, const EcfsLockOwner *owner, const EcfsLockRang
 bool ecfs_pg_end_read (Pg *self, GError **error);
 /** BEGIN for writing: the turn of this process, which surely is no other's. */
 bool ecfs_pg_begin (Pg *self, GError **error);
+/** The same, later: nothing is said to the server yet. */
+bool ecfs_pg_begin_optimistic (Pg *self, GError **error);
+/** What takes the turn of a transaction that was begun so, and fails where it is no more this process's. */
+enum { ECFS_PG_N_TURN = 2 };
+void ecfs_pg_turn (Pg *self, struct PgSaying *ret_sayings);
 /** After a connection was made anew, before anything is read: whether it is the database that it was, with all that was
  * committed to this process. ESTALE the first time that it is not; then it can be read as it is. */
 bool ecfs_pg_check_same (Pg *self, GError **error);

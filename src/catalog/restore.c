@@ -286,6 +286,7 @@ void ecfs_restore_move (EcfsRestore *self, EcfsCatalog *catalog)
 {
     self->catalog = catalog;
     catalog->is_restored = true;
+    catalog->ranges.connection = 0; /* records say which numbers are given */
 }
 
 static bool delete_deletions (EcfsCatalog *catalog, GError **error)

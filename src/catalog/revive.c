@@ -1,5 +1,5 @@
 /* A database whose connection was lost: connected anew, with what was changed since BEGIN. */
-#include "catalog/db.h"
+#include "catalog/optimistic.h"
 
 #define REVIVE_US (5 * G_USEC_PER_SEC) /* a server restarts within seconds; then changes are refused */
 #define PAUSE_US  (G_USEC_PER_SEC / 10)
@@ -107,6 +107,8 @@ void ecfs_give_up (EcfsCatalog *self)
 {
     if (!self->db->ops->is_away (self->db))
         (void) self->db->ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* it is undone in any case */
+    if (self->in_txn && self->is_optimistic && self->db->ops->was_changed (self->db))
+        ecfs_optimistic_failed (self);
     for (Op *op = self->waiting; op != NULL; op = op->next)
         op->is_lost = op->is_lost || op->txn == self->txn;
     g_byte_array_set_size (self->redo, 0);

@@ -17,14 +17,14 @@ static bool begin_log (EcfsCatalog *self, EcfsObjectRow *log, int64_t *ret_inten
             return false;
     log->kind = ECFS_OBJECT_LOG;
     log->epoch = self->epoch;
-    log->sequence = self->counters.sequence + 1;
-    return ecfs_object_check (log, error) && ecfs_object_insert (self, log, &id, error) &&
-           ecfs_intent_insert (self, &log->uuid, 0, ret_intent, error);
+    return ecfs_sequence_next (self, &log->sequence, error) && ecfs_object_check (log, error) &&
+           ecfs_object_insert (self, log, &id, error) && ecfs_intent_insert (self, &log->uuid, 0, ret_intent, error);
 }
 
 bool ecfs_catalog_log_begin (EcfsCatalog *self, EcfsObjectRow *log, int64_t *ret_intent, GError **error)
 {
     int64_t intent;
+    AHEAD_TURN ();
     if (!CHANGE_DURABLE (self, error, begin_log (self, log, &intent, error)))
         return false;
     *ret_intent = intent;

@@ -52,11 +52,19 @@
     "excluded.read_p95, excluded.write_p5, excluded.write_p50, excluded.write_p95"
 #define DELETION_COLUMNS "id, object, idx, instance, endpoint, queued_age_ns, sequence"
 
+/* PostgreSQL's binary values are big-endian, those of the journal are not. */
+#define PG_BYTE(x, from, to) "(((CAST (" x " AS bigint) >> " #from ") & 255) << " #to ")"
+#define PG_LE8(x)                                                                                                      \
+    "int8send (" PG_BYTE (x, 0, 56) " | " PG_BYTE (x, 8, 48) " | " PG_BYTE (x, 16, 40) " | " PG_BYTE (                 \
+        x, 24, 32) " | " PG_BYTE (x, 32, 24) " | " PG_BYTE (x, 40, 16) " | " PG_BYTE (x, 48, 8) " | " PG_BYTE (x, 56,  \
+                                                                                                               0) ")"
+
 /* clang-format off */
 #define ECFS_STATEMENTS(X, Y) \
     Y (BEGIN, "BEGIN IMMEDIATE", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE") \
     Y (BEGIN_READ, "BEGIN DEFERRED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") \
     Y (BEGIN_LOOK, "BEGIN DEFERRED", "") \
+    Y (BEGIN_OPTIMISTIC, "BEGIN DEFERRED", "") \
     X (COMMIT, "COMMIT") \
     X (ROLLBACK, "ROLLBACK") \
     X (SAVEPOINT, "SAVEPOINT op") \
@@ -68,11 +76,16 @@
        "content_bytes, stripe_bytes, n_staged, n_not_full, n_deletions, journal_records, n_lost) " \
        "VALUES (1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)") \
     Y (NEXT_ID, "SELECT seq + 1 FROM sqlite_sequence WHERE name = ?", "SELECT last + 1 FROM ids WHERE name = ?") \
+    Y (IDS_TAKE, "SELECT ? + ?", "UPDATE ids SET last = last + CAST (?2 AS bigint) WHERE name = ?1 RETURNING last") \
     X (COUNTERS_GET, "SELECT next_ino, next_position, sequence, n_inodes, n_files, n_objects, content_bytes, " \
        "stripe_bytes, n_staged, n_not_full, n_deletions, journal_records, n_lost FROM counters WHERE id = 1") \
     X (COUNTERS_SET, "UPDATE counters SET next_ino = ?, next_position = ?, sequence = ?, n_inodes = ?, n_files = ?, " \
        "n_objects = ?, content_bytes = ?, stripe_bytes = ?, n_staged = ?, n_not_full = ?, n_deletions = ?, " \
        "journal_records = ?, n_lost = ? WHERE id = 1") \
+    X (COUNTERS_ADD, "UPDATE counters SET sequence = sequence + ?, n_inodes = n_inodes + ?, n_files = n_files + ?, " \
+       "n_objects = n_objects + ?, content_bytes = content_bytes + ?, stripe_bytes = stripe_bytes + ?, " \
+       "n_staged = n_staged + ?, n_not_full = n_not_full + ?, n_deletions = n_deletions + ?, " \
+       "journal_records = journal_records + ?, n_lost = n_lost + ? WHERE id = 1 RETURNING sequence") \
     X (AGE_GET, "SELECT boot, boot_ns, real_ns, age_ns FROM age WHERE id = 1") \
     X (AGE_SET, "UPDATE age SET boot = ?, boot_ns = ?, real_ns = ?, age_ns = ? WHERE id = 1") \
     X (INODE_GET, "SELECT " INODE_COLUMNS " FROM inodes i WHERE i.ino = ?") \
@@ -347,6 +360,10 @@
     X (CODE_GET, "SELECT parameters FROM codes WHERE code = ?") \
     X (CODE_INSERT, "INSERT INTO codes (code, parameters) VALUES (?, ?)") \
     X (JOURNAL_INSERT, "INSERT INTO journal (seq, time_ns, record) VALUES (?, ?, ?)") \
+    Y (JOURNAL_ADD, "SELECT ? + ? + ? + ?", "INSERT INTO journal (seq, time_ns, record) SELECT c.sequence + ?1, " \
+       "CAST (?2 AS bigint), CAST (?3 AS bytea) || coalesce (substr (sha256 (" PG_LE8 ("j.seq") " || " \
+       PG_LE8 ("j.time_ns") " || substr (" PG_LE8 ("length (j.record)") ", 1, 4) || j.record), 1, 16), ?4) " \
+       "FROM counters c LEFT JOIN journal j ON j.seq = c.sequence + ?1 - 1 WHERE c.id = 1") \
     X (OBJECT_BYTES_BETWEEN, "SELECT CAST (coalesce (sum (size + ?3), 0) AS BIGINT) FROM objects WHERE uuid > ?1 AND uuid <= ?2") \
     X (JOURNAL_LIST, "SELECT seq, time_ns, record FROM journal WHERE seq > ? ORDER BY seq LIMIT ?") \
     X (JOURNAL_LAST, "SELECT seq, time_ns, record FROM journal ORDER BY seq DESC LIMIT 1") \

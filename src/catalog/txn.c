@@ -1,5 +1,6 @@
 /* Group commit: operations share a transaction, whose states are in db.h. */
 #include "catalog/age.h"
+#include "catalog/optimistic.h"
 
 #define RETRY_US     G_USEC_PER_SEC
 #define SETTLE_US    (120 * G_USEC_PER_SEC)
@@ -9,9 +10,12 @@
 #define IDLE_US      (60 * G_USEC_PER_SEC)
 #define GATHER_US    300 /* how long a durable caller lets others join its COMMIT */
 #define SANE_COUNTER ((uint64_t) INT64_MAX)
-#define N_COUNTERS   13
+#define N_COUNTERS   ECFS_N_COUNTERS
 
-static uint64_t *counter (Counters *counters, int i)
+/* Its operation was lost: it is made in its turn. */
+static _Thread_local bool needs_turn;
+
+uint64_t *ecfs_counter (Counters *counters, int i)
 {
     EcfsTotals *totals = &counters->totals;
     uint64_t *all[N_COUNTERS] = {
@@ -30,7 +34,7 @@ bool ecfs_counters_load (EcfsCatalog *self, Counters *ret_counters, GError **err
     if (found == 0)
         return ecfs_bad_row (error, "counters", 1, "is missing");
     for (int i = 0; i < N_COUNTERS; i++)
-        if (!ecfs_column_u64 (query, i, SANE_COUNTER, counter (ret_counters, i)))
+        if (!ecfs_column_u64 (query, i, SANE_COUNTER, ecfs_counter (ret_counters, i)))
             return ecfs_bad_row (error, "counters", 1, "a number is impossible");
     return true;
 }
@@ -38,8 +42,12 @@ bool ecfs_counters_load (EcfsCatalog *self, Counters *ret_counters, GError **err
 static bool save_counters (EcfsCatalog *self, GError **error)
 {
     Value values[N_COUNTERS];
+    if (self->is_optimistic)
+        return ecfs_optimistic_end (self, error);
+    if (!ecfs_ranges_fill (self, error))
+        return false;
     for (int i = 0; i < N_COUNTERS; i++)
-        values[i] = INT (*counter (&self->counters, i));
+        values[i] = INT (*ecfs_counter (&self->counters, i));
     return self->db->ops->run (self->db, STMT_COUNTERS_SET, values, N_COUNTERS, error);
 }
 
@@ -190,13 +198,23 @@ static int write_again (EcfsCatalog *self, GError **why)
     return settled;
 }
 
+static void take_numbers (EcfsCatalog *self, bool is_answered)
+{
+    if (self->is_optimistic)
+        ecfs_optimistic_ended (self, is_answered);
+    else
+        ecfs_ranges_filled (self, is_answered);
+}
+
 /* Of a shared catalog. 1: it is committed; 0: it is given up, with *@why; -1: nobody can tell, with *@why. */
 static int commit_or_give_up (EcfsCatalog *self, GError **why)
 {
     const DbOps *ops = self->db->ops;
     GError *unsettled = NULL;
-    if (!self->detached && save_counters (self, why) && ops->control (self->db, STMT_COMMIT, "COMMIT", why))
+    if (!self->detached && save_counters (self, why) && ops->control (self->db, STMT_COMMIT, "COMMIT", why)) {
+        take_numbers (self, true);
         return 1;
+    }
     self->detached = self->detached || is_away (self);
     int settled = !self->detached || ecfs_connect_within (self, &unsettled) ? 0 : -1;
     if (self->detached && settled == 0)
@@ -205,6 +223,8 @@ static int commit_or_give_up (EcfsCatalog *self, GError **why)
         ecfs_catalog_judge (self, unsettled);
     else if (settled == 0)
         ecfs_give_up (self);
+    else
+        take_numbers (self, false);
     if (settled != 0)
         g_clear_error (why);
     if (settled < 0)
@@ -280,9 +300,11 @@ void ecfs_reading_end (EcfsCatalog *self)
  * A reader beside a writer must see what that commits: its snapshot ends with the read. */
 void ecfs_read_begin (EcfsCatalog *self, bool looks)
 {
-    ecfs_ahead_take (self);
+    (void) ecfs_ahead_take (self); /* who reads has none */
     ecfs_await_back (self);
-    (void) heal (self, NULL); /* failure or broken says it */
+    if (ecfs_optimistic_is_unsent (self)) /* what is read beside it is of no single moment */
+        (void) ecfs_commit (self, NULL);  /* whoever waits for it begins anew */
+    (void) heal (self, NULL);             /* failure or broken says it */
     if (self->in_txn || self->reading || self->broken)
         return;
     self->has_read = false;
@@ -300,14 +322,21 @@ void ecfs_read_end (EcfsCatalog *self)
         ecfs_reading_end (self);
 }
 
+static void set_begun (EcfsCatalog *self)
+{
+    self->in_txn = true;
+    self->txn++;
+    self->begun_us = ecfs_now_us ();
+}
+
 bool ecfs_txn_begin (EcfsCatalog *self, GError **error)
 {
     GError *why = NULL;
     ecfs_reading_end (self);
-    ecfs_ahead (STMT_COUNTERS_GET, NULL, 0);
+    if (self->db->ops->ahead != NULL)
+        self->db->ops->ahead (self->db, STMT_COUNTERS_GET, NULL, 0);
     if (self->is_member) /* which may be another's, and is told of in this one's turn */
-        ecfs_ahead (STMT_JOURNAL_LAST, NULL, 0);
-    ecfs_ahead_take (self);
+        self->db->ops->ahead (self->db, STMT_JOURNAL_LAST, NULL, 0);
     if (!ecfs_control (self, STMT_BEGIN, "BEGIN", &why)) {
         ecfs_catalog_judge (self, why);
         g_propagate_error (error, why);
@@ -322,24 +351,47 @@ bool ecfs_txn_begin (EcfsCatalog *self, GError **error)
         return false;
     }
     self->base_sequence = self->counters.sequence;
-    self->in_txn = true;
-    self->txn++;
-    self->begun_us = ecfs_now_us ();
+    self->n_turns -= self->n_turns > 0 ? 1 : 0;
+    self->is_optimistic = false;
+    set_begun (self);
     return true;
 }
 
+static bool begin_optimistic (EcfsCatalog *self, GError **error)
+{
+    ecfs_reading_end (self);
+    if (!ecfs_optimistic_begin (self, error))
+        return false;
+    set_begun (self);
+    return true;
+}
+
+/* One that others have begun gets its turn, if it is to. */
+static bool take_turn (EcfsCatalog *self, Op *op, bool has_turn, GError **error)
+{
+    if (!self->in_txn)
+        return !has_turn && ecfs_optimistic_is_possible (self) ? begin_optimistic (self, error)
+                                                               : ecfs_txn_begin (self, error);
+    if (!has_turn || !ecfs_optimistic_is_unsent (self) || self->db->ops->await (self->db, error))
+        return true;
+    ecfs_give_up (self);
+    op->is_lost = true;
+    return false;
+}
+
 /* Whether operations can be done: the transaction is open. */
-static bool join (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock)
+static bool join (EcfsCatalog *self, Op *op, bool has_turn, GError **error) ECFS_REQUIRES (self->lock)
 {
     ecfs_await_back (self);
     if (self->broken || self->failure != NULL)
         return ecfs_fail_state (self, error);
     /* Under load the flusher may not get the lock in time. */
-    if (self->in_txn && ecfs_now_us () - self->begun_us > 2 * self->group_us && !ecfs_commit (self, error)) {
+    if (self->in_txn && (ecfs_now_us () - self->begun_us > 2 * self->group_us || ecfs_optimistic_is_full (self)) &&
+        !ecfs_commit (self, error)) {
         op->is_lost = self->is_member && self->failure == NULL && !self->broken; /* as well as those that it had */
         return false;
     }
-    return heal (self, error) && (self->in_txn || ecfs_txn_begin (self, error));
+    return heal (self, error) && take_turn (self, op, has_turn, error);
 }
 
 bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
@@ -347,10 +399,11 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
     GError *why = NULL;
     const int64_t until_us = ecfs_now_us () + self->timeout_us;
     *op = (Op){.txn = self->txn};
-    ecfs_ahead_take (self);
+    const bool has_turn = ecfs_ahead_take (self) || needs_turn;
+    needs_turn = false;
     if (self->readonly)
         return ecfs_fail (error, EROFS, "catalog %s is open for reading only", self->path);
-    while (!join (self, op, &why)) {
+    while (!join (self, op, has_turn, &why)) {
         if (self->is_member && self->db->ops->is_doubtful (self->db) && ecfs_await_no_doubt (self, until_us)) {
             g_clear_error (&why);
             continue;
@@ -403,6 +456,8 @@ bool ecfs_journal_append (EcfsCatalog *self, GError **error)
         return ecfs_fail (error, EROFS, "%s", self->refusal);
     self->counters.sequence++;
     self->counters.totals.journal_records++;
+    if (self->is_optimistic)
+        return ecfs_optimistic_append (self, now_ns, error);
     return link_record (self, now_ns, error) && EXEC (self, JOURNAL_INSERT, error, INT (self->counters.sequence),
                                                       INT (now_ns), BLOB (self->record->data, self->record->len));
 }
@@ -458,24 +513,28 @@ static bool end_op (EcfsCatalog *self, Op *op, bool ok, bool is_checked, GError 
 {
     if (ok && is_given_up (self, op)) /* whatever it made of the statement that failed */
         ok = ecfs_fail (error, EIO, "catalog %s: the connection was lost", self->path);
-    ok = ok && ecfs_journal_append (self, error) && (is_checked || await_run (self, error)) &&
+    const bool is_unsent = ecfs_optimistic_is_unsent (self);
+    ok = ok && ecfs_journal_append (self, error) && (is_checked || is_unsent || await_run (self, error)) &&
          ecfs_control (self, STMT_RELEASE, "RELEASE", error);
     self->op_at = NO_OP;
+    /* What is decided by what was read beside the transaction, and does not become part of it, nobody validates. */
+    const bool is_unproven = is_unsent && (!ok || self->redo->len == op->redo_size);
     if (!ok)
         undo (self, op);
     if (op->is_lost)
         return false;
+    op->is_lost = is_unproven;
     if (self->in_txn && self->redo->len == 0 &&
         self->failure == NULL) { /* nothing changed: no reason to keep others from the database */
         roll_back (self);
         self->in_txn = false;
         self->durable_txn = self->txn;
-    } else if (ok && op->redo_size == 0) {
+    } else if (ok && !is_unproven && op->redo_size == 0) {
         self->flush_at_us = self->begun_us + self->group_us;
         if (!self->is_member) /* else who changes something commits it */
             ecfs_cond_signal (&self->wake);
     }
-    return ok;
+    return ok && !is_unproven;
 }
 
 bool ecfs_op_end (EcfsCatalog *self, Op *op, bool ok, GError **error)
@@ -559,6 +618,8 @@ bool ecfs_op_again (EcfsCatalog *self, const Op *op, unsigned tries, GError **er
     if (error != NULL)
         g_clear_error (error);
     g_usleep (tries * PAUSE_US);
+    needs_turn = true;
+    ecfs_ahead_again ();
     return true;
 }
 

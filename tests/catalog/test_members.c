@@ -2,8 +2,11 @@
 #include "catalog/catalog.h"
 #include "catalog/db.h"
 #include "catalog/file_facts.h"
+#include "catalog/journal_rows.h"
 #include "catalog/locks.h"
 #include "catalog/marks.h"
+#include "catalog/namespace_priv.h"
+#include "catalog/optimistic.h"
 #include "catalog/pg_priv.h"
 #include "check_db.h"
 #include "fixture.h"
@@ -811,6 +814,151 @@ static void test_few_trips_of_a_file (void)
     clear_members (&m);
 }
 
+/* Optimistic transactions: others have their turn while one looks at what is there, and it begins anew where that is
+ * another then. */
+
+/* So that it has numbers of its own, and nothing was in its way lately. */
+static void make_some (Members *m, unsigned i)
+{
+    for (unsigned n = 0; n < 20; n++) {
+        g_autofree char *name = g_strdup_printf ("of%u-%u", i, n);
+        (void) make_dir (as (m, i), ECFS_ROOT_INO, name);
+    }
+}
+
+/* The first half of what makes a directory younger. */
+static void begin_to_touch (EcfsCatalog *catalog, uint64_t ino, Op *op, Inode *ret_dir)
+{
+    ecfs_op_enter (catalog, true);
+    OK (e, ecfs_op_begin (catalog, op, &e));
+    g_assert_true (ecfs_optimistic_is_unsent (catalog));
+    OK (e, ecfs_inode_get_dir (catalog, ino, ret_dir, &e));
+}
+
+/* … and the second; whether it was committed. */
+static bool go_on_to_touch (EcfsCatalog *catalog, Op *op, Inode *dir)
+{
+    g_autoptr (GError) error = NULL;
+    OK (e, ecfs_inode_touch_dir (catalog, dir, 0, 4711, &e));
+    OK (e, ecfs_op_end_checked (catalog, op, true, &e));
+    g_assert_true (ecfs_optimistic_is_unsent (catalog));
+    bool committed = ecfs_op_wait (catalog, op, &error);
+    g_assert_true (committed || op->is_lost);
+    ecfs_mutex_unlock (&catalog->lock);
+    return committed;
+}
+
+static void test_validated (void)
+{
+    Members m;
+    Op op;
+    Inode dir;
+    init_members (&m);
+    EcfsCatalog *catalog = m.catalogs[1];
+    make_some (&m, 1);
+    make_some (&m, 2);
+    uint64_t here = make_dir (as (&m, 1), ECFS_ROOT_INO, "here"), there = make_dir (as (&m, 1), ECFS_ROOT_INO, "there");
+    begin_to_touch (catalog, here, &op, &dir);
+    (void) make_dir (as (&m, 2), there, "of-another"); /* has its turn meanwhile */
+    g_assert_true (go_on_to_touch (catalog, &op, &dir));
+    g_assert_cmpint (get_attr (as (&m, 2), here).mtime_ns, ==, 4711);
+
+    begin_to_touch (catalog, here, &op, &dir);
+    (void) make_dir (as (&m, 2), here, "of-another");
+    g_assert_false (go_on_to_touch (catalog, &op, &dir));
+    g_assert_cmpint (get_attr (as (&m, 2), here).mtime_ns, !=, 4711);
+    g_assert_cmpuint (get_attr (as (&m, 2), here).nlink, ==, 3);
+
+    /* What is not there is read, too. */
+    for (unsigned i = 0; i < 20; i++)
+        (void) make_dir (as (&m, 1), there, (const char[]){(char) ('a' + (int) i), '\0'});
+    Inode found;
+    ecfs_op_enter (catalog, true);
+    OK (e, ecfs_op_begin (catalog, &op, &e));
+    g_assert_true (ecfs_optimistic_is_unsent (catalog));
+    g_assert_cmpint (ecfs_entry_find (catalog, here, "name", &found, NULL), ==, 0);
+    OK (e, ecfs_inode_get_dir (catalog, there, &dir, &e));
+    (void) make_dir (as (&m, 2), here, "name");
+    g_assert_false (go_on_to_touch (catalog, &op, &dir));
+    clear_members (&m);
+}
+
+/* Whatever is decided by what was read beside it is decided once more in its turn: that may have been of two moments.
+ */
+static void test_unproven (void)
+{
+    Members m;
+    Op op;
+    Inode dir;
+    EcfsAttr attr;
+    init_members (&m);
+    EcfsCatalog *catalog = m.catalogs[1];
+    make_some (&m, 1);
+    g_autoptr (GError) error = NULL;
+    begin_to_touch (catalog, ECFS_ROOT_INO, &op, &dir);
+    g_assert_false (ecfs_op_end_checked (catalog, &op, ecfs_fail (&error, EEXIST, "it is there"), NULL));
+    g_assert_true (op.is_lost);
+    ecfs_mutex_unlock (&catalog->lock);
+    const EcfsNewInode new = {.mode = S_IFDIR | 0755};
+    for (unsigned i = 0; i < 3; i++)
+        g_assert_cmpint (CODE (e, ecfs_catalog_make (catalog, ECFS_ROOT_INO, "of1-0", &new, &attr, NULL, &e)), ==,
+                         EEXIST);
+    clear_members (&m);
+}
+
+/* Numbers are given once, and the records are one chain, whoever wrote them and however. */
+static void assert_chained (EcfsCatalog *catalog)
+{
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES], told[ECFS_JOURNAL_SUM_BYTES];
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_journal (catalog, 0, 100000, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (rows->len, >, 300);
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        g_assert_true (ecfs_journal_previous (row->record->data, row->record->len, told));
+        if (i > 0) {
+            g_assert_cmpuint (row->sequence, ==, ((EcfsJournalRow *) g_ptr_array_index (rows, i - 1))->sequence + 1);
+            g_assert_cmpmem (told, sizeof told, sum, sizeof sum);
+        }
+        ecfs_journal_sum (row->sequence, row->time_ns, row->record->data, row->record->len, sum);
+    }
+}
+
+static void *make_many (void *data)
+{
+    Maker *self = data;
+    for (unsigned i = 0; i < 150; i++) {
+        EcfsNewInode new = {.mode = S_IFREG | 0644};
+        EcfsAttr attr;
+        g_autofree char *name = g_strdup_printf ("%u-%u", self->number, i);
+        OK (e, ecfs_catalog_make (self->catalog, self->n_made, name, &new, &attr, NULL, &e));
+    }
+    return NULL;
+}
+
+static void test_one_chain (void)
+{
+    Members m;
+    pthread_t threads[2 * N_MEMBERS];
+    Maker makers[2 * N_MEMBERS];
+    uint64_t dirs[N_MEMBERS];
+    init_members (&m);
+    for (unsigned i = 0; i < N_MEMBERS; i++)
+        dirs[i] = make_dir (as (&m, i), ECFS_ROOT_INO, (const char[]){(char) ('a' + (int) i), '\0'});
+    for (unsigned i = 0; i < 2 * N_MEMBERS; i++) {
+        makers[i] =
+            (Maker){.catalog = m.catalogs[i % N_MEMBERS], .number = i, .n_made = (unsigned) dirs[i % N_MEMBERS]};
+        g_assert_cmpint (pthread_create (&threads[i], NULL, make_many, &makers[i]), ==, 0);
+    }
+    for (unsigned i = 0; i < 2 * N_MEMBERS; i++)
+        g_assert_cmpint (pthread_join (threads[i], NULL), ==, 0);
+    g_assert_cmpuint (get_totals (as (&m, 1)).n_inodes, ==, 1 + N_MEMBERS + 2 * N_MEMBERS * 150);
+    assert_chained (m.catalogs[0]);
+    assert_sound (m.one.path);
+    clear_members (&m);
+}
+
 /* A server that says that it did what waits for the disk, and then that it came to nothing. */
 static void test_flush_that_fails_late (void)
 {
@@ -884,6 +1032,9 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/few-round-trips", test_few_trips);
     g_test_add_func ("/members/few-round-trips-of-a-file", test_few_trips_of_a_file);
     g_test_add_func ("/members/a-directory-just-changed", test_just_changed);
+    g_test_add_func ("/members/what-was-read-is-validated", test_validated);
+    g_test_add_func ("/members/what-nobody-validates-is-read-again", test_unproven);
+    g_test_add_func ("/members/records-are-one-chain", test_one_chain);
     g_test_add_func ("/members/a-flush-that-fails-late", test_flush_that_fails_late);
     g_test_add_func ("/members/hardens-what-is-seen", test_hardens_what_is_seen);
     g_test_add_func ("/members/all-at-once", test_all_at_once);
