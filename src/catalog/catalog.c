@@ -79,6 +79,7 @@ static void free_catalog (EcfsCatalog *self)
 {
     self->db->ops->close (self->db);
     g_clear_pointer (&self->lost, g_hash_table_unref);
+    g_clear_pointer (&self->lost_now, g_array_unref);
     g_byte_array_unref (self->redo);
     g_byte_array_unref (self->record);
     ecfs_cond_clear (&self->wake);

@@ -2,10 +2,9 @@
 #include "catalog/age.h"
 #include "catalog/content_priv.h"
 #include "catalog/content_sum.h"
+#include "catalog/lost.h"
 
 #define LOST_YOUNG_NS INT64_C (60000000000)
-#define LOST_AGAIN_NS INT64_C (3600000000000)
-#define LOST_MOST     1000000 /* files that are remembered */
 
 bool ecfs_extent_read (EcfsQuery *query, EcfsExtent *ret_extent)
 {
@@ -95,13 +94,7 @@ void ecfs_content_note_lost (EcfsCatalog *self, uint64_t ino)
     const int64_t for_ns = now_ns - inode.attr.btime_ns; /* below 0: the clock was set back since */
     if (!self->is_restored && for_ns >= 0 && for_ns < LOST_YOUNG_NS)
         return;
-    if (self->lost == NULL)
-        self->lost = g_hash_table_new (NULL, NULL);
-    if (age_ns - self->lost_from_ns > LOST_AGAIN_NS || g_hash_table_size (self->lost) >= LOST_MOST) {
-        g_hash_table_remove_all (self->lost);
-        self->lost_from_ns = age_ns;
-    }
-    self->counters.totals.n_lost += g_hash_table_add (self->lost, GSIZE_TO_POINTER (ino));
+    self->counters.totals.n_lost += ecfs_lost_add (self, ino, age_ns) ? 1 : 0;
 }
 
 bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error)

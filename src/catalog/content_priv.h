@@ -5,9 +5,6 @@
 #include "catalog/namespace_priv.h"
 
 /* Tables that number their rows, for ecfs_next_id (). */
-#define ECFS_IDS_OBJECTS "objects"
-#define ECFS_IDS_INTENTS "intents"
-#define ECFS_IDS_STAGING "staging"
 
 /* content.c */
 

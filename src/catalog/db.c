@@ -1,6 +1,5 @@
 /* Statements: binding, running, noting for replay, reading columns that may hold anything. */
-#include "catalog/content_priv.h"
-#include "catalog/optimistic.h"
+#include "catalog/numbers.h"
 #include "util/bytes.h"
 
 #include <time.h>
@@ -70,7 +69,8 @@ static bool exec (EcfsCatalog *self, StatementId id, const Value *values, size_t
 {
     if (self->detached)
         return ecfs_fail_detached (self, error);
-    if (self->is_member && !self->in_txn) /* it was given up in the middle of an operation that goes on all the same */
+    /* It was given up in the middle of an operation that goes on all the same. */
+    if (self->is_member && (!self->in_txn || !self->db->ops->in_transaction (self->db)))
         return ecfs_fail (error, EIO, "catalog %s: the connection was lost", self->path);
     if (!run (self, id, values, n_values, now, error) &&
         (!ecfs_revive (self, error) || !run (self, id, values, n_values, now, error)))
@@ -111,7 +111,7 @@ bool ecfs_replay (EcfsCatalog *self, guint begin, guint end, GError **error)
 
 bool ecfs_next_id (EcfsCatalog *self, const char *table, int64_t *ret_id, GError **error)
 {
-    *ret_id = strcmp (table, ECFS_IDS_STAGING) == 0 ? ecfs_ranges_staging (self) : 0;
+    *ret_id = strcmp (table, ECFS_IDS_STAGING) == 0 ? ecfs_numbers_staging (self) : 0;
     if (*ret_id != 0)
         return true;
     int found = QUERY_NUMBER (self, NEXT_ID, ret_id, error, TEXT (table));
@@ -156,19 +156,28 @@ void ecfs_ahead (StatementId id, const Value *values, size_t n_values)
     ahead[n_ahead++].n_values = n_values;
 }
 
+static bool is_staging_id (StatementId id, const Value *values)
+{
+    return id == STMT_NEXT_ID && strcmp (values[0].bytes, ECFS_IDS_STAGING) == 0;
+}
+
 /* The last number of a table is another whenever anybody adds a row, but where there is a range. */
-bool ecfs_ahead_take (EcfsCatalog *self)
+bool ecfs_ahead_has_turn (const EcfsCatalog *self)
 {
     bool has_turn = false;
-    for (size_t i = 0; self->db->ops->ahead != NULL && i < n_ahead; i++) {
-        const bool is_staging = ahead[i].id == STMT_NEXT_ID && strcmp (ahead[i].values[0].bytes, ECFS_IDS_STAGING) == 0;
-        has_turn = has_turn || ahead[i].id == STMT_COUNTERS_GET || (ahead[i].id == STMT_NEXT_ID && !is_staging);
-        if (!is_staging || !ecfs_ranges_has_staging (self))
+    for (size_t i = 0; i < n_ahead; i++)
+        has_turn = has_turn || ahead[i].id == STMT_COUNTERS_GET ||
+                   (ahead[i].id == STMT_NEXT_ID && !is_staging_id (ahead[i].id, ahead[i].values));
+    return has_turn && self->is_member;
+}
+
+void ecfs_ahead_take (EcfsCatalog *self)
+{
+    for (size_t i = 0; self->db->ops->ahead != NULL && i < n_ahead; i++)
+        if (!is_staging_id (ahead[i].id, ahead[i].values) || !ecfs_numbers_have_staging (self))
             self->db->ops->ahead (self->db, ahead[i].id, ahead[i].values, ahead[i].n_values);
-    }
     n_taken = n_ahead;
     n_ahead = 0;
-    return has_turn;
 }
 
 void ecfs_ahead_again (void)

@@ -90,7 +90,7 @@ struct EcfsCatalog {
     uint64_t base_sequence; /* the last record's number before the transaction; likewise */
     bool is_optimistic;     /* the transaction is; valid with in_txn (optimistic.h) */
     bool is_settled;        /* its turn has come, and base_sequence is right; likewise */
-    Counters guessed;       /* what counters were when it began, and may not be; likewise */
+    Counters guessed;       /* what counters were when it began, which says nothing: only differences do; likewise */
     Counters settled;       /* how much they were more; valid with is_settled */
     Ranges ranges;
     Ranges filled;        /* what the transaction takes; its end_ino 0: nothing */
@@ -101,6 +101,7 @@ struct EcfsCatalog {
     unsigned n_marks_removed;
     int64_t deleted_us;   /* by ecfs_now_us (): when a deletion ended last, or at the latest */
     GHashTable *lost;     /* numbers of files that lost content lately; NULL: none did; … */
+    GArray *lost_now;     /* … those of them that came since BEGIN, in order; uint64_t */
     int64_t lost_from_ns; /* … since this age */
     bool is_restored;     /* it is made of records, whose times are no proof that a file was young */
     GByteArray *redo;     /* statements since BEGIN */
@@ -113,7 +114,7 @@ struct EcfsCatalog {
     uint64_t txn;         /* number of the last transaction begun */
     uint64_t durable_txn; /* number of the last one committed */
     bool reading;         /* a read transaction is open; never with in_txn */
-    bool has_read;        /* something was read in it; valid with reading */
+    bool has_read;        /* something was read in it, or in an optimistic transaction; valid with these */
     EcfsAttr touched;     /* of a shared catalog: the directory that a change here touched last, as it left it */
     int64_t touched_us;   /* when; 0: none, or it is another since */
     uint64_t touched_txn; /* the transaction of that */
@@ -148,6 +149,7 @@ struct EcfsCatalog {
 typedef struct Op {
     Counters counters;
     guint redo_size;
+    guint n_lost;    /* as lost_now had */
     uint64_t txn;    /* that it is part of */
     bool is_lost;    /* of a shared catalog: that was given up, and nothing of it is left */
     struct Op *next; /* in waiting */
@@ -251,6 +253,10 @@ bool ecfs_exec_now (EcfsCatalog *self, StatementId id, const Value *values, size
 /** The sequence of the newest record of the journal that nothing takes back. */
 bool ecfs_sequence_get (EcfsCatalog *self, uint64_t *ret_sequence, GError **error);
 
+#define ECFS_IDS_OBJECTS "objects"
+#define ECFS_IDS_INTENTS "intents"
+#define ECFS_IDS_STAGING "staging"
+
 /** The number that the next row of a table gets which numbers its rows, for the statement that inserts it: nobody has
  * to wait for that one then. Within a change; AHEAD_ID () before. */
 bool ecfs_next_id (EcfsCatalog *self, const char *table, int64_t *ret_id, GError **error);
@@ -293,8 +299,10 @@ EcfsQuery *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, s
  * once; nothing else depends on it. The values live until that is done. */
 void ecfs_ahead (StatementId id, const Value *values, size_t n_values);
 #define AHEAD(id, ...) ecfs_ahead (STMT_##id, VALUES (__VA_ARGS__))
-/** Tells the database what was said. True: the change had better have its turn from its beginning. */
-bool ecfs_ahead_take (EcfsCatalog *self);
+/** Tells the database what was said. */
+void ecfs_ahead_take (EcfsCatalog *self);
+/** Whether, by what was said, the change had better have its turn from its beginning. */
+bool ecfs_ahead_has_turn (const EcfsCatalog *self);
 /** What was said last is said again, for a change that begins anew. */
 void ecfs_ahead_again (void);
 

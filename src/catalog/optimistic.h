@@ -18,20 +18,12 @@ bool ecfs_optimistic_begin (EcfsCatalog *self, GError **error);
 bool ecfs_optimistic_is_unsent (const EcfsCatalog *self);
 /** Whether it has not enough numbers for another operation. */
 bool ecfs_optimistic_is_full (const EcfsCatalog *self);
-/** The last statements of an optimistic transaction; and of another, which takes the numbers for the next. */
+/** The last statement of it. */
 bool ecfs_optimistic_end (EcfsCatalog *self, GError **error);
-bool ecfs_ranges_fill (EcfsCatalog *self, GError **error);
 /** It is committed. */
 void ecfs_optimistic_ended (EcfsCatalog *self, bool is_answered);
-void ecfs_ranges_filled (EcfsCatalog *self, bool is_answered);
-/** It was given up, as others changed what it had read: the next ones wait for their turn. */
-void ecfs_optimistic_failed (EcfsCatalog *self);
 /** Adds the record of the operation that runs to the journal. */
 bool ecfs_optimistic_append (EcfsCatalog *self, int64_t now_ns, GError **error);
 /** Makes the counters those that they are, for who has to know; the transaction has its turn from then on. */
 bool ecfs_optimistic_settle (EcfsCatalog *self, GError **error);
-/** A number from the range for staging rows; 0: there is none. */
-int64_t ecfs_ranges_staging (EcfsCatalog *self);
-bool ecfs_ranges_has_staging (const EcfsCatalog *self);
-
 #endif

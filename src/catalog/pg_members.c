@@ -390,6 +390,7 @@ bool ecfs_pg_begin_optimistic (Pg *self, GError **error)
     if (!has_no_doubt (self, error))
         return false;
     ecfs_pg_forget (self);
+    g_ptr_array_set_size (self->ahead, 0);
     self->is_optimistic = true;
     return true;
 }

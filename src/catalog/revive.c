@@ -1,6 +1,8 @@
 /* A database whose connection was lost: connected anew, with what was changed since BEGIN. */
-#include "catalog/optimistic.h"
+#include "catalog/db.h"
+#include "catalog/lost.h"
 
+#define TURNS     16                   /* that are waited for after others were in the way of a transaction */
 #define REVIVE_US (5 * G_USEC_PER_SEC) /* a server restarts within seconds; then changes are refused */
 #define PAUSE_US  (G_USEC_PER_SEC / 10)
 #define RETRY_US  G_USEC_PER_SEC
@@ -108,7 +110,10 @@ void ecfs_give_up (EcfsCatalog *self)
     if (!self->db->ops->is_away (self->db))
         (void) self->db->ops->control (self->db, STMT_ROLLBACK, "ROLLBACK", NULL); /* it is undone in any case */
     if (self->in_txn && self->is_optimistic && self->db->ops->was_changed (self->db))
-        ecfs_optimistic_failed (self);
+        self->n_turns = TURNS;
+    if (self->in_txn && self->is_optimistic)
+        self->counters = self->guessed;
+    ecfs_lost_forget (self, 0);
     for (Op *op = self->waiting; op != NULL; op = op->next)
         op->is_lost = op->is_lost || op->txn == self->txn;
     g_byte_array_set_size (self->redo, 0);

@@ -1,5 +1,7 @@
 /* Group commit: operations share a transaction, whose states are in db.h. */
 #include "catalog/age.h"
+#include "catalog/lost.h"
+#include "catalog/numbers.h"
 #include "catalog/optimistic.h"
 
 #define RETRY_US     G_USEC_PER_SEC
@@ -44,7 +46,7 @@ static bool save_counters (EcfsCatalog *self, GError **error)
     Value values[N_COUNTERS];
     if (self->is_optimistic)
         return ecfs_optimistic_end (self, error);
-    if (!ecfs_ranges_fill (self, error))
+    if (!ecfs_numbers_take (self, error))
         return false;
     for (int i = 0; i < N_COUNTERS; i++)
         values[i] = INT (*ecfs_counter (&self->counters, i));
@@ -203,7 +205,7 @@ static void take_numbers (EcfsCatalog *self, bool is_answered)
     if (self->is_optimistic)
         ecfs_optimistic_ended (self, is_answered);
     else
-        ecfs_ranges_filled (self, is_answered);
+        ecfs_numbers_taken (self, is_answered);
 }
 
 /* Of a shared catalog. 1: it is committed; 0: it is given up, with *@why; -1: nobody can tell, with *@why. */
@@ -211,7 +213,8 @@ static int commit_or_give_up (EcfsCatalog *self, GError **why)
 {
     const DbOps *ops = self->db->ops;
     GError *unsettled = NULL;
-    if (!self->detached && save_counters (self, why) && ops->control (self->db, STMT_COMMIT, "COMMIT", why)) {
+    if (!self->detached && in_transaction (self) && save_counters (self, why) &&
+        ops->control (self->db, STMT_COMMIT, "COMMIT", why)) {
         take_numbers (self, true);
         return 1;
     }
@@ -268,6 +271,7 @@ bool ecfs_commit (EcfsCatalog *self, GError **error)
     self->in_txn = false;
     self->durable_txn = self->txn;
     self->last_group = self->n_waiting;
+    ecfs_lost_keep (self);
     if (self->on_commit != NULL)
         self->on_commit (self->on_commit_user, self->counters.sequence);
     ecfs_cond_broadcast (&self->committed);
@@ -300,11 +304,11 @@ void ecfs_reading_end (EcfsCatalog *self)
  * A reader beside a writer must see what that commits: its snapshot ends with the read. */
 void ecfs_read_begin (EcfsCatalog *self, bool looks)
 {
-    (void) ecfs_ahead_take (self); /* who reads has none */
     ecfs_await_back (self);
     if (ecfs_optimistic_is_unsent (self)) /* what is read beside it is of no single moment */
         (void) ecfs_commit (self, NULL);  /* whoever waits for it begins anew */
     (void) heal (self, NULL);             /* failure or broken says it */
+    ecfs_ahead_take (self);
     if (self->in_txn || self->reading || self->broken)
         return;
     self->has_read = false;
@@ -369,9 +373,11 @@ static bool begin_optimistic (EcfsCatalog *self, GError **error)
 /* One that others have begun gets its turn, if it is to. */
 static bool take_turn (EcfsCatalog *self, Op *op, bool has_turn, GError **error)
 {
+    if (!self->in_txn && !has_turn && ecfs_optimistic_is_possible (self) && !begin_optimistic (self, error))
+        return false;
+    ecfs_ahead_take (self); /* now: what is behind BEGIN here is of this operation */
     if (!self->in_txn)
-        return !has_turn && ecfs_optimistic_is_possible (self) ? begin_optimistic (self, error)
-                                                               : ecfs_txn_begin (self, error);
+        return ecfs_txn_begin (self, error);
     if (!has_turn || !ecfs_optimistic_is_unsent (self) || self->db->ops->await (self->db, error))
         return true;
     ecfs_give_up (self);
@@ -399,7 +405,7 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
     GError *why = NULL;
     const int64_t until_us = ecfs_now_us () + self->timeout_us;
     *op = (Op){.txn = self->txn};
-    const bool has_turn = ecfs_ahead_take (self) || needs_turn;
+    const bool has_turn = ecfs_ahead_has_turn (self) || needs_turn;
     needs_turn = false;
     if (self->readonly)
         return ecfs_fail (error, EROFS, "catalog %s is open for reading only", self->path);
@@ -420,6 +426,7 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
     op->txn = self->txn;
     op->counters = self->counters;
     op->redo_size = self->op_at = self->redo->len;
+    op->n_lost = ecfs_lost_count (self);
     g_byte_array_set_size (self->record, 0);
     return true;
 }
@@ -473,6 +480,7 @@ static void undo (EcfsCatalog *self, Op *op)
     if (op->is_lost)
         return;
     self->counters = op->counters;
+    ecfs_lost_forget (self, op->n_lost);
     self->summed = 0;
     self->touched_us = 0;
     break_if_behind (self);
@@ -514,7 +522,9 @@ static bool end_op (EcfsCatalog *self, Op *op, bool ok, bool is_checked, GError 
     if (ok && is_given_up (self, op)) /* whatever it made of the statement that failed */
         ok = ecfs_fail (error, EIO, "catalog %s: the connection was lost", self->path);
     const bool is_unsent = ecfs_optimistic_is_unsent (self);
-    ok = ok && ecfs_journal_append (self, error) && (is_checked || is_unsent || await_run (self, error)) &&
+    /* Where nothing was read nobody knows yet whether the database is there: that is better found before COMMIT. */
+    const bool is_later = is_unsent ? self->has_read : is_checked;
+    ok = ok && ecfs_journal_append (self, error) && (is_later || await_run (self, error)) &&
          ecfs_control (self, STMT_RELEASE, "RELEASE", error);
     self->op_at = NO_OP;
     /* What is decided by what was read beside the transaction, and does not become part of it, nobody validates. */

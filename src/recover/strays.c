@@ -292,8 +292,9 @@ static bool is_past (const Strays *self, const Content *content)
         return true;
     if (ino >= self->next_ino)
         return false;
+    /* Mounts take numbers ahead: what the journal does not have may be younger than it, and was not removed. */
     if (!ecfs_catalog_getattr (recovering->catalog, ino, &attr, &error))
-        return error->code == ENOENT;
+        return error->code == ENOENT && content->sequence <= recovering->sums->sequence;
     g_autoptr (GArray) extents = ecfs_catalog_extents (recovering->catalog, ino, NULL);
     if (extents == NULL || extents->len == 0)
         return extents != NULL && ecfs_restore_emptied (recovering->restore, ino) > content->sequence;

@@ -245,15 +245,15 @@ static GHashTable *known_names (EcfsStagedTable *table)
 }
 
 /* Its row went with the commit of what is in it, or with its inode, and the file was to go next. An inode that the
- * catalog has never had was new, and nothing of it durable. */
+ * catalog has never had was new, and nothing of it durable; which is not known where mounts take numbers ahead. */
 static bool is_stored (Recovery *self, const char *name, uint64_t ino)
 {
     EcfsAttr attr;
     uint64_t next_ino;
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_getattr (self->catalog, ino, &attr, &error))
-        return g_error_matches (error, ECFS_ERROR, ENOENT) && ecfs_catalog_next_ino (self->catalog, &next_ino, NULL) &&
-               ino < next_ino;
+        return g_error_matches (error, ECFS_ERROR, ENOENT) && !ecfs_catalog_is_shared (self->catalog) &&
+               ecfs_catalog_next_ino (self->catalog, &next_ino, NULL) && ino < next_ino;
     ecfs_autofd fd = openat (self->table->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     return fd >= 0 && ecfs_staged_verify (self->catalog, ino, fd, NULL);
 }

@@ -827,6 +827,7 @@ static void make_some (Members *m, unsigned i)
 }
 
 /* The first half of what makes a directory younger. */
+ECFS_TSA (no_thread_safety_analysis)
 static void begin_to_touch (EcfsCatalog *catalog, uint64_t ino, Op *op, Inode *ret_dir)
 {
     ecfs_op_enter (catalog, true);
@@ -836,7 +837,7 @@ static void begin_to_touch (EcfsCatalog *catalog, uint64_t ino, Op *op, Inode *r
 }
 
 /* … and the second; whether it was committed. */
-static bool go_on_to_touch (EcfsCatalog *catalog, Op *op, Inode *dir)
+ECFS_TSA (no_thread_safety_analysis) static bool go_on_to_touch (EcfsCatalog *catalog, Op *op, Inode *dir)
 {
     g_autoptr (GError) error = NULL;
     OK (e, ecfs_inode_touch_dir (catalog, dir, 0, 4711, &e));
@@ -848,7 +849,7 @@ static bool go_on_to_touch (EcfsCatalog *catalog, Op *op, Inode *dir)
     return committed;
 }
 
-static void test_validated (void)
+ECFS_TSA (no_thread_safety_analysis) static void test_validated (void)
 {
     Members m;
     Op op;
@@ -885,7 +886,7 @@ static void test_validated (void)
 
 /* Whatever is decided by what was read beside it is decided once more in its turn: that may have been of two moments.
  */
-static void test_unproven (void)
+ECFS_TSA (no_thread_safety_analysis) static void test_unproven (void)
 {
     Members m;
     Op op;
@@ -903,6 +904,39 @@ static void test_unproven (void)
     for (unsigned i = 0; i < 3; i++)
         g_assert_cmpint (CODE (e, ecfs_catalog_make (catalog, ECFS_ROOT_INO, "of1-0", &new, &attr, NULL, &e)), ==,
                          EEXIST);
+    clear_members (&m);
+}
+
+/* Within one, the counters are those of all, with what it adds; and of what is lost with it nothing is left. */
+ECFS_TSA (no_thread_safety_analysis) static void test_counters_in_it (void)
+{
+    Members m;
+    Op op;
+    Inode dir;
+    Counters now;
+    init_members (&m);
+    EcfsCatalog *catalog = m.catalogs[1];
+    make_some (&m, 1);
+    make_some (&m, 2); /* numbers behind those of the former */
+    const EcfsTotals all = get_totals (as (&m, 2));
+    const int64_t last = ecfs_catalog_last_offset (m.catalogs[2]);
+    begin_to_touch (catalog, ECFS_ROOT_INO, &op, &dir);
+    catalog->counters.totals.content_bytes -= all.content_bytes + 1000; /* what others added since it looked */
+    catalog->counters.totals.content_bytes += all.content_bytes + 1000;
+    catalog->counters.totals.n_files += 5;
+    OK (e, ecfs_counters_read (catalog, &now, &e));
+    g_assert_false (ecfs_optimistic_is_unsent (catalog));
+    g_assert_cmpint ((int64_t) now.next_position - 1, >=, last);
+    g_assert_cmpuint (now.totals.n_inodes, ==, all.n_inodes);
+    g_assert_cmpuint (now.totals.n_files, ==, all.n_files + 5);
+    g_assert_cmpuint (now.totals.content_bytes, ==, all.content_bytes);
+    ecfs_give_up (catalog);
+    g_assert_false (ecfs_op_end_checked (catalog, &op, true, NULL));
+    g_assert_true (op.is_lost);
+    ecfs_mutex_unlock (&catalog->lock);
+    (void) make_dir (as (&m, 1), ECFS_ROOT_INO, "dir");
+    g_assert_cmpuint (get_totals (as (&m, 2)).n_files, ==, all.n_files);
+    g_assert_cmpuint (get_totals (as (&m, 2)).n_inodes, ==, all.n_inodes + 1);
     clear_members (&m);
 }
 
@@ -1034,6 +1068,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/a-directory-just-changed", test_just_changed);
     g_test_add_func ("/members/what-was-read-is-validated", test_validated);
     g_test_add_func ("/members/what-nobody-validates-is-read-again", test_unproven);
+    g_test_add_func ("/members/counters-are-those-of-all", test_counters_in_it);
     g_test_add_func ("/members/records-are-one-chain", test_one_chain);
     g_test_add_func ("/members/a-flush-that-fails-late", test_flush_that_fails_late);
     g_test_add_func ("/members/hardens-what-is-seen", test_hardens_what_is_seen);

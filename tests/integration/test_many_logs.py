@@ -102,6 +102,28 @@ def test_an_open_log_of_which_nothing_is_left_takes_more(place, cluster):  # noq
 
 
 @pytest.mark.slow
+def test_what_the_journal_does_not_have_yet_was_not_removed(place, pair):
+    """Mounts take inode numbers ahead: a file that is younger than the journal may have a lower one than those in it."""
+    first, second = pair
+    write_files(first.path / "a", 25)
+    write_files(second.path / "b", 25, seed=1)
+    for mount in pair:
+        mount.archive.await_stored()
+    for mount in pair:
+        for i in range(3):
+            (mount.path / "a" / f"last of {mount.path.name} {i}").write_bytes(os.urandom(500))
+    expected = lab.describe_tree(second.path)
+    for mount in pair:
+        mount.kill()
+    again = lab.Archive(place.path / "again", first.archive.endpoints)
+    lab.ecfs("recover", again.path, "--force",
+             *(word for endpoint in again.endpoints for word in ("--endpoint", endpoint.endpoint())))
+    mount = place.mount(again)
+    assert contents(lab.describe_tree(mount.path)) == contents(expected)
+    mount.umount()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [(0, 1), (2, 5)])
 def test_what_all_have_closed_comes_back_without_machines_and_database(place, pair, lost):
     """Records of several logs, of which some files were replaced by the other mount, and behind the journal."""
