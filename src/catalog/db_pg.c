@@ -516,14 +516,25 @@ static bool read_at_once (Pg *self, StatementId id, const PgParameters *with, Pg
     return true;
 }
 
+/* Whoever asks ahead has use for all of it. */
+static bool was_asked_ahead (const Pg *self, StatementId id, const PgParameters *with)
+{
+    PgRows *rows = ecfs_pg_known (self, id, with);
+    const bool was = rows != NULL || ecfs_pg_is_ahead (self, id, with);
+    ecfs_pg_rows_unref (rows); /* NULL is accepted */
+    return was;
+}
+
 static EcfsQuery *query (EcfsDb *db, StatementId id, const Value *values, size_t n_values, GError **error)
 {
     Pg *self = (Pg *) db;
     PgParameters with;
     PgQuery *query = new_query (self);
-    if (put_values (self, id, values, n_values, &with, error) &&
-        (may_be_long (id, values, n_values) && is_in_transaction (self) ? begin_cursor (self, id, &with, query, error)
-                                                                        : read_at_once (self, id, &with, query, error)))
+    bool is_put = put_values (self, id, values, n_values, &with, error);
+    bool in_parts =
+        is_put && may_be_long (id, values, n_values) && is_in_transaction (self) && !was_asked_ahead (self, id, &with);
+    if (is_put &&
+        (in_parts ? begin_cursor (self, id, &with, query, error) : read_at_once (self, id, &with, query, error)))
         return &query->base;
     query->cursor = 0;
     end (&query->base);

@@ -507,6 +507,8 @@ static bool get_parent (EcfsCatalog *self, uint64_t ino, uint64_t *ret_parent, G
 
 bool ecfs_catalog_parent (EcfsCatalog *self, uint64_t ino, uint64_t *ret_parent, GError **error)
 {
+    AHEAD (INODE_GET, INT (ino));
+    AHEAD (ENTRY_OF_INO, INT (ino));
     return READ (self, get_parent (self, ino, ret_parent, error));
 }
 

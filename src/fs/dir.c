@@ -10,6 +10,7 @@
 #define OFFSET_DOTDOT 2
 #define ENTRY_BYTES   32  /* the least that a name takes in the answer */
 #define PLUS_BYTES    152 /* the same with attributes */
+#define UNKNOWN       -1  /* where the directory ends: nobody has read yet */
 
 typedef struct Listing {
     fuse_req_t req;
@@ -80,7 +81,7 @@ static void list (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, Ecf
     g_autofree char *buffer = g_malloc (size);
     Listing self = {.req = req, .fs = ecfs_fs_of (req), .plus = plus, .buffer = buffer, .size = size};
     self.moment = ecfs_staged_epoch (self.fs->archive);
-    if (offset == 0) /* opened, or rewound */
+    if (offset == 0 || atomic_load (&handle->at_end) == UNKNOWN) /* opened, or rewound; or opened and sought */
         atomic_store (&handle->at_end, last_offset (self.fs));
     self.last = atomic_load (&handle->at_end);
     g_autoptr (GError) error = NULL;
@@ -108,7 +109,7 @@ static void op_opendir (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 {
     EcfsFs *self = ecfs_fs_of (req);
     EcfsHandle *handle = ecfs_fs_handle_new (self, ino, NULL);
-    atomic_store (&handle->at_end, last_offset (self)); /* the first reading may begin anywhere */
+    atomic_store (&handle->at_end, UNKNOWN);
     fi->fh = (uintptr_t) handle;
     fi->cache_readdir = fi->keep_cache =
         !self->readonly && !self->shared; /* the kernel forgets it with every change it makes */
