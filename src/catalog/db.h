@@ -24,7 +24,9 @@
  * There a replay that fails is tried again, too: it breaks only when another process has taken the archive over.
  *
  * What others change, too (a member), is never made again from redo, which may not fit any more: the transaction is
- * given up, and its operations begin anew. So nobody is told of one before it is committed.
+ * given up, and its operations begin anew. So nobody is told of one before it is committed. An open transaction of a
+ * member may be optimistic (optimistic.h): the database hears of it when something of it has to be sent, and of most at
+ * COMMIT.
  */
 #ifndef ECFS_CATALOG_DB_H
 #define ECFS_CATALOG_DB_H
@@ -160,7 +162,7 @@ bool ecfs_counters_read (EcfsCatalog *self, Counters *ret_counters, GError **err
 /** One of them, in their order in the table. */
 uint64_t *ecfs_counter (Counters *counters, int i);
 /** The number that the record of the operation that runs gets, if it writes one. A change that knows that it asks for
- * it says AHEAD_TURN () before, or it may have to be begun anew. */
+ * it says AHEAD_TURN () before, or it waits for its turn in the middle, one round trip more. */
 bool ecfs_sequence_next (EcfsCatalog *self, uint64_t *ret_sequence, GError **error);
 #define AHEAD_TURN() ecfs_ahead (STMT_COUNTERS_GET, NULL, 0)
 

@@ -26,4 +26,5 @@ void ecfs_optimistic_ended (EcfsCatalog *self, bool is_answered);
 bool ecfs_optimistic_append (EcfsCatalog *self, int64_t now_ns, GError **error);
 /** Makes the counters those that they are, for who has to know; the transaction has its turn from then on. */
 bool ecfs_optimistic_settle (EcfsCatalog *self, GError **error);
+
 #endif

@@ -229,7 +229,7 @@ static void forget_changed (Pg *self, StatementId id)
 }
 
 /* Whether what waits may change what is asked for, or what a trigger changes. */
-static bool is_changed (const Pg *self, StatementId id)
+static bool may_be_changed (const Pg *self, StatementId id)
 {
     for (guint i = 0; i < self->waiting->len; i++) {
         const StatementId waiting = ((const Command *) g_ptr_array_index (self->waiting, i))->id;
@@ -607,10 +607,10 @@ bool ecfs_pg_flush (Pg *self, GError **error)
     return all->len == 0 || talk_all (self, all, NULL, error);
 }
 
-static bool is_ahead_changed (const Pg *self)
+static bool may_ahead_be_changed (const Pg *self)
 {
     for (guint i = 0; i < self->ahead->len; i++)
-        if (is_changed (self, ((const Command *) g_ptr_array_index (self->ahead, i))->id))
+        if (may_be_changed (self, ((const Command *) g_ptr_array_index (self->ahead, i))->id))
             return true;
     return false;
 }
@@ -641,15 +641,15 @@ static bool see (Pg *self, StatementId id, const PgParameters *with, PGresult **
 
 bool ecfs_pg_fetch_ahead (Pg *self, GError **error)
 {
-    return self->is_optimistic && !is_ahead_changed (self) ? see (self, 0, NULL, NULL, error)
-                                                           : ecfs_pg_flush (self, error);
+    return self->is_optimistic && !may_ahead_be_changed (self) ? see (self, 0, NULL, NULL, error)
+                                                               : ecfs_pg_flush (self, error);
 }
 
 PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, GError **error)
 {
     PGresult *result = NULL;
     PgSaying turn[ECFS_PG_N_TURN];
-    if (self->is_optimistic && !is_changed (self, id) && !is_ahead_changed (self))
+    if (self->is_optimistic && !may_be_changed (self, id) && !may_ahead_be_changed (self))
         return see (self, id, with, &result, error) ? result : NULL;
     g_autoptr (GArray) all = say_all_before (self, turn);
     if (all->len > 0) {

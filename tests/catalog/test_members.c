@@ -4,6 +4,7 @@
 #include "catalog/file_facts.h"
 #include "catalog/journal_rows.h"
 #include "catalog/locks.h"
+#include "catalog/lost.h"
 #include "catalog/marks.h"
 #include "catalog/namespace_priv.h"
 #include "catalog/optimistic.h"
@@ -874,11 +875,8 @@ ECFS_TSA (no_thread_safety_analysis) static void test_validated (void)
     for (unsigned i = 0; i < 20; i++)
         (void) make_dir (as (&m, 1), there, (const char[]){(char) ('a' + (int) i), '\0'});
     Inode found;
-    ecfs_op_enter (catalog, true);
-    OK (e, ecfs_op_begin (catalog, &op, &e));
-    g_assert_true (ecfs_optimistic_is_unsent (catalog));
+    begin_to_touch (catalog, there, &op, &dir);
     g_assert_cmpint (ecfs_entry_find (catalog, here, "name", &found, NULL), ==, 0);
-    OK (e, ecfs_inode_get_dir (catalog, there, &dir, &e));
     (void) make_dir (as (&m, 2), here, "name");
     g_assert_false (go_on_to_touch (catalog, &op, &dir));
     clear_members (&m);
@@ -930,7 +928,10 @@ ECFS_TSA (no_thread_safety_analysis) static void test_counters_in_it (void)
     g_assert_cmpuint (now.totals.n_inodes, ==, all.n_inodes);
     g_assert_cmpuint (now.totals.n_files, ==, all.n_files + 5);
     g_assert_cmpuint (now.totals.content_bytes, ==, all.content_bytes);
+    g_assert_true (ecfs_lost_add (catalog, 4711, 0));
+    g_assert_false (ecfs_lost_add (catalog, 4711, 0));
     ecfs_give_up (catalog);
+    g_assert_true (ecfs_lost_add (catalog, 4711, 0)); /* when it is made again */
     g_assert_false (ecfs_op_end_checked (catalog, &op, true, NULL));
     g_assert_true (op.is_lost);
     ecfs_mutex_unlock (&catalog->lock);
