@@ -1,206 +1,16 @@
-#include "commit/logs.h"
+#include "commit/log_priv.h"
 
-#include "commit/commit_priv.h"
-
-#include "archive/common.h"
 #include "archive/places.h"
 #include "archive/places_of.h"
-#include "key/cipher.h"
 #include "object/placement.h"
 #include "util/io.h"
-#include "util/ticker.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
-#define N_TRIES       3     /* logs that a record is sent to before it is stored otherwise */
-#define LOOK_US       20000 /* how often copies that are awaited are looked at */
-#define LATE_LOOKS    2     /* in a row, as of a writer */
-#define LATE_US       (10 * G_USEC_PER_SEC)
-#define STUCK_US      200000
-#define AVOIDED_US    (60 * G_USEC_PER_SEC) /* an endpoint whose copy was cut */
-#define SEGMENT_BYTES (1u << 20)
-#define N_KEPT        8 /* logs whose content is kept here for who packs them */
-#define CLOSE_US      G_USEC_PER_SEC
-
-/* A copy of a log on its way to its endpoint. */
-typedef struct Copy {
-    EcfsLog *log;
-    unsigned index;
-    size_t position; /* of the endpoint */
-    uint64_t instance;
-    /* Guarded by the log's lock. */
-    EcfsStream *stream; /* set once */
-    GQueue chunks;      /* of GByteArray: header and blocks, until they are durable or given back */
-    GList *unsent;      /* in chunks */
-    uint64_t durable;   /* bytes of the stripe */
-    bool is_cut;
-    bool is_told;  /* the catalog knows where it ends */
-    uint64_t good; /* content that it has, once it is cut */
-    bool is_done;  /* nothing more is sent */
-} Copy;
-
-struct EcfsLog {
-    atomic_uint references;
-    EcfsLogs *logs;
-    EcfsObjectRow *row;
-    const EcfsCodec *codec;
-    EcfsSealKeys *keys;
-    EcfsTagger tagger;
-    unsigned n;
-    Copy *copies; /* n */
-    int64_t begun_us;
-    EcfsMutex sending; /* held from a record's place to its last copy: they are sent in order; outer to the next */
-    EcfsMutex lock;
-    EcfsCond moved;   /* something below has */
-    uint64_t end;     /* of the last record */
-    uint64_t settled; /* up to where all records are published or given up */
-    GArray *given_up; /* of uint64_t pairs, begin and end of records behind that */
-    unsigned n_records;
-    bool has_ended;
-    int content_fd;    /* -1: it is not kept */
-    EcfsMutex closing; /* outer to all of the log's */
-    int64_t intent;    /* set once, before the first record */
-    bool is_closed;    /* in the catalog; guarded by closing */
-};
-
-struct EcfsLogs {
-    EcfsArchive *archive;
-    EcfsMutex lock;                         /* outer to those of logs */
-    EcfsMutex packing;                      /* outer to all, as the next */
-    EcfsMutex beginning;                    /* held by who begins a log */
-    GHashTable *open;                       /* code and rules, as key_of () → EcfsLog, a reference */
-    GQueue known;                           /* of EcfsLog, a reference each, oldest first: until they are packed */
-    int64_t avoided_us[ECFS_ENDPOINTS_MAX]; /* until when, by position */
-    EcfsTicker *ticker;
-};
-
-static EcfsLog *log_ref (EcfsLog *self)
-{
-    atomic_fetch_add (&self->references, 1);
-    return self;
-}
-
-static void log_unref (EcfsLog *self)
-{
-    if (self == NULL || atomic_fetch_sub (&self->references, 1) > 1)
-        return;
-    for (unsigned i = 0; i < self->n; i++) {
-        g_queue_clear_full (&self->copies[i].chunks, (GDestroyNotify) g_byte_array_unref);
-        ecfs_stream_unref (self->copies[i].stream);
-    }
-    if (self->content_fd >= 0)
-        (void) close (self->content_fd);
-    g_free (self->copies);
-    g_array_unref (self->given_up);
-    ecfs_object_row_free (self->row);
-    ecfs_seal_keys_unref (self->keys);
-    ecfs_cond_clear (&self->moved);
-    ecfs_mutex_clear (&self->lock);
-    ecfs_mutex_clear (&self->sending);
-    ecfs_mutex_clear (&self->closing);
-    g_free (self);
-}
-
-/* Copies */
-
-static uint64_t stripe_bytes (const EcfsLog *self, uint64_t content_bytes)
-{
-    return ecfs_log_stripe_bytes (self->row->header_bytes, &self->row->seal, content_bytes);
-}
-
-/* Content that is in the first @bytes of a stripe. */
-static uint64_t content_in (const EcfsLog *self, uint64_t bytes)
-{
-    uint64_t step = stripe_bytes (self, ECFS_LOG_BLOCK_BYTES) - self->row->header_bytes;
-    return bytes < self->row->header_bytes ? 0 : (bytes - self->row->header_bytes) / step * ECFS_LOG_BLOCK_BYTES;
-}
-
-static void end_locked (EcfsLog *self) ECFS_REQUIRES (self->lock)
-{
-    self->has_ended = true;
-    ecfs_cond_broadcast (&self->moved);
-    for (unsigned i = 0; i < self->n; i++) {
-        const Copy *copy = &self->copies[i];
-        if (copy->stream != NULL && !copy->is_done && !copy->is_cut) /* a first may fail before others are begun */
-            ecfs_stream_wake (copy->stream);
-    }
-}
-
-/* It has what it had at that moment: whatever its endpoint says later comes too late. */
-static void cut_locked (EcfsLog *self, Copy *copy) ECFS_REQUIRES (self->lock)
-{
-    if (copy->is_cut)
-        return;
-    copy->is_cut = true;
-    copy->good = content_in (self, copy->durable);
-    if (!copy->is_done)
-        ecfs_stream_cancel (copy->stream);
-    end_locked (self);
-}
-
-static EcfsPull pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
-{
-    Copy *copy = user;
-    EcfsLog *log = copy->log;
-    EcfsPull answer = ECFS_PULL_BYTES;
-    ecfs_mutex_lock (&log->lock);
-    if (copy->is_cut) {
-        answer = ECFS_PULL_ABORT;
-    } else if (copy->unsent == NULL) {
-        answer = log->has_ended ? ECFS_PULL_END : ECFS_PULL_LATER;
-    } else {
-        const GByteArray *chunk = copy->unsent->data;
-        *ret_bytes = chunk->data;
-        *ret_size = chunk->len;
-        copy->unsent = copy->unsent->next;
-    }
-    ecfs_mutex_unlock (&log->lock);
-    return answer;
-}
-
-static void release (void *user, const uint8_t *bytes, size_t size)
-{
-    Copy *copy = user;
-    (void) bytes; /* the first that are lent, as a whole */
-    (void) size;
-    ecfs_mutex_lock (&copy->log->lock);
-    g_byte_array_unref (g_queue_pop_head (&copy->chunks));
-    ecfs_mutex_unlock (&copy->log->lock);
-}
-
-static void progress (void *user, uint64_t acknowledged)
-{
-    Copy *copy = user;
-    ecfs_mutex_lock (&copy->log->lock);
-    copy->durable = acknowledged;
-    ecfs_cond_broadcast (&copy->log->moved);
-    ecfs_mutex_unlock (&copy->log->lock);
-}
-
-static void avoid (EcfsLogs *logs, size_t position)
-{
-    ecfs_mutex_lock (&logs->lock);
-    logs->avoided_us[position] = ecfs_now_us () + AVOIDED_US;
-    ecfs_mutex_unlock (&logs->lock);
-}
-
-static void copy_done (void *user, const GError *error)
-{
-    Copy *copy = user;
-    EcfsLog *log = copy->log;
-    if (error != NULL && !g_error_matches (error, ECFS_ERROR, ECANCELED)) {
-        g_info ("a log ends: %s", error->message);
-        avoid (log->logs, copy->position);
-    }
-    ecfs_mutex_lock (&log->lock);
-    copy->is_done = true;
-    if (error != NULL)
-        cut_locked (log, copy);
-    ecfs_mutex_unlock (&log->lock);
-    log_unref (log);
-}
+#define N_TRIES  3 /* logs that a record is sent to before it is stored otherwise */
+#define N_KEPT   8 /* logs whose content is kept here for who packs them */
+#define CLOSE_US G_USEC_PER_SEC
 
 /* A new log */
 
@@ -251,81 +61,6 @@ static bool find_places (EcfsLogs *self, const EcfsCodec *codec, const char *mar
            guarantee (self, codec, ret_found) >= guarantee (self, codec, any);
 }
 
-static EcfsStripeHeader make_header (const EcfsLog *self, unsigned index)
-{
-    EcfsStripeHeader header = ecfs_attempt_header (self->logs->archive, self->row, self->codec);
-    header.instance = self->copies[index].instance;
-    header.index = (uint16_t) index;
-    return header;
-}
-
-static void push_locked (Copy *copy, GByteArray *chunk) ECFS_REQUIRES (copy->log->lock)
-{
-    g_queue_push_tail (&copy->chunks, chunk);
-    if (copy->unsent == NULL)
-        copy->unsent = copy->chunks.tail;
-}
-
-static void start_copies (EcfsLog *self)
-{
-    for (unsigned i = 0; i < self->n; i++) {
-        Copy *copy = &self->copies[i];
-        char name[ECFS_STRIPE_NAME_SIZE];
-        EcfsStripeHeader header = make_header (self, i);
-        const EcfsSource source = {.pull = pull,
-                                   .release = release,
-                                   .progress = progress,
-                                   .done = copy_done,
-                                   .user = copy,
-                                   .size = ECFS_LOG_MAX_BYTES};
-        ecfs_stripe_name (&self->row->uuid, (uint16_t) i, copy->instance, name);
-        (void) log_ref (self);
-        ecfs_mutex_lock (&copy->log->lock);
-        push_locked (copy, ecfs_stripe_header_format (&header, self->keys));
-        copy->stream =
-            ecfs_endpoint_log (ecfs_archive_endpoint (self->logs->archive, copy->position)->endpoint, name, &source);
-        ecfs_mutex_unlock (&copy->log->lock);
-    }
-}
-
-static EcfsLog *log_new (EcfsLogs *logs, const EcfsCodec *codec, const size_t *found)
-{
-    EcfsLog *self = g_new0 (EcfsLog, 1);
-    atomic_init (&self->references, 1);
-    ecfs_mutex_init (&self->closing);
-    ecfs_mutex_init (&self->sending);
-    ecfs_mutex_init (&self->lock);
-    ecfs_cond_init (&self->moved);
-    self->logs = logs;
-    self->codec = codec;
-    self->n = ecfs_codec_n (codec);
-    self->copies = g_new0 (Copy, self->n);
-    self->given_up = g_array_new (FALSE, FALSE, sizeof (uint64_t));
-    self->begun_us = ecfs_now_us ();
-    self->content_fd = -1;
-    if (ecfs_archive_leads (logs->archive)) /* else another packs it, and it is read then, as where this fails */
-        self->content_fd = ecfs_nameless_file (ecfs_archive_directory (logs->archive), NULL);
-    self->row = ecfs_object_row_new ();
-    self->row->uuid = ecfs_archive_object_uuid (logs->archive);
-    self->row->code = g_strdup (ecfs_codec_identity (codec));
-    self->row->segment_bytes = SEGMENT_BYTES;
-    self->row->block_bytes = ECFS_LOG_BLOCK_BYTES;
-    self->row->seal = ecfs_seal_new (ecfs_archive_keys (logs->archive));
-    for (unsigned i = 0; i < self->n; i++) {
-        uint64_t instance;
-        ecfs_random (&instance, sizeof instance);
-        self->copies[i] = (Copy){.log = self, .index = i, .position = found[i], .instance = instance >> 1};
-        EcfsStripeRow stripe = {.index = (uint16_t) i,
-                                .instance = instance >> 1,
-                                .endpoint = ecfs_archive_endpoint (logs->archive, found[i])->id};
-        g_array_append_val (self->row->stripes, stripe);
-    }
-    EcfsStripeHeader header = make_header (self, 0);
-    g_byte_array_unref (ecfs_stripe_header_format (&header, NULL)); /* for header_bytes */
-    self->row->header_bytes = header.header_bytes;
-    return self;
-}
-
 static void keep_no_more (EcfsLog *self)
 {
     ecfs_mutex_lock (&self->lock);
@@ -339,7 +74,7 @@ static void keep_no_more (EcfsLog *self)
 static void make_known (EcfsLogs *self, EcfsLog *log)
 {
     ecfs_mutex_lock (&self->lock);
-    g_queue_push_tail (&self->known, log_ref (log));
+    g_queue_push_tail (&self->known, ecfs_log_ref (log));
     const EcfsLog *oldest = g_queue_peek_nth (&self->known, MAX (g_queue_get_length (&self->known), N_KEPT) - N_KEPT);
     for (GList *l = self->known.head; l != NULL && l->data != oldest; l = l->next)
         keep_no_more (l->data);
@@ -370,7 +105,7 @@ static EcfsLog *begin_log (EcfsLogs *self, const EcfsLogOrder *order, GError **e
         (void) !ecfs_fail (error, ENOTSUP, "too few endpoints keep logs");
         return NULL;
     }
-    EcfsLog *log = log_new (self, codec, found);
+    EcfsLog *log = ecfs_log_new (self, codec, found);
     GError *why = NULL;
     make_known (self, log);
     ecfs_mutex_lock (&log->closing); /* who finds it in the catalog may end it at once */
@@ -386,13 +121,13 @@ static EcfsLog *begin_log (EcfsLogs *self, const EcfsLogOrder *order, GError **e
             ecfs_logs_forget (self, &log->row->uuid);
         else
             give_up_begun (log);
-        log_unref (log);
+        ecfs_log_unref (log);
         return NULL;
     }
     log->tagger = (EcfsTagger){.object = log->row->uuid, .mac = ecfs_seal_tag_mac (log->keys)};
-    start_copies (log);
+    ecfs_log_start (log);
     ecfs_mutex_lock (&self->lock);
-    g_hash_table_insert (self->open, key_of (order), log_ref (log));
+    g_hash_table_insert (self->open, key_of (order), ecfs_log_ref (log));
     ecfs_mutex_unlock (&self->lock);
     return log;
 }
@@ -404,7 +139,7 @@ static EcfsLog *find_open (EcfsLogs *self, const EcfsLogOrder *order)
     ecfs_mutex_lock (&self->lock);
     EcfsLog *log = g_hash_table_lookup (self->open, key);
     if (log != NULL)
-        (void) log_ref (log);
+        (void) ecfs_log_ref (log);
     ecfs_mutex_unlock (&self->lock);
     return log;
 }
@@ -416,7 +151,7 @@ static bool reserve (EcfsLog *self, uint64_t bytes, uint64_t *ret_from)
 {
     ecfs_mutex_lock (&self->lock);
     if (self->n_records == ECFS_RECORDS_MAX || bytes > ECFS_LOG_MAX_BYTES - self->end)
-        end_locked (self);
+        ecfs_log_end_locked (self);
     bool takes = !self->has_ended;
     *ret_from = self->end;
     self->end += takes ? bytes : 0;
@@ -434,23 +169,6 @@ static void keep (EcfsLog *self, const GByteArray *bytes, uint64_t from)
         self->content_fd = -1;
     }
     ecfs_mutex_unlock (&self->lock);
-}
-
-static void send_record (EcfsLog *self, GByteArray *bytes, uint64_t from)
-{
-    if (self->keys != NULL) {
-        EcfsCipher *cipher = ecfs_cipher_new (self->keys->content, from);
-        ecfs_cipher_next (cipher, bytes->data, bytes->len);
-        ecfs_cipher_free (cipher);
-    }
-    for (unsigned i = 0; i < self->n; i++) {
-        Copy *copy = &self->copies[i];
-        GByteArray *chunk = ecfs_log_blocks (&self->tagger, i, from, bytes->data, bytes->len);
-        ecfs_mutex_lock (&copy->log->lock);
-        push_locked (copy, chunk);
-        ecfs_mutex_unlock (&copy->log->lock);
-        ecfs_stream_wake (copy->stream);
-    }
 }
 
 static size_t record_bytes (const EcfsLogRecord *record)
@@ -471,7 +189,7 @@ static bool put (EcfsLog *self, const EcfsLogOrder *order, EcfsLogPlace *ret_pla
     if (takes) {
         g_autoptr (GByteArray) bytes = ecfs_log_record_format (&record, &self->row->uuid, from);
         keep (self, bytes, from);
-        send_record (self, bytes, from);
+        ecfs_log_send (self, bytes, from);
     }
     ecfs_mutex_unlock (&self->sending);
     *ret_place = (EcfsLogPlace){.log = self,
@@ -491,111 +209,21 @@ static bool place (EcfsLogs *self, const EcfsLogOrder *order, EcfsLogPlace *ret_
     EcfsLog *log = find_open (self, order);
     if (log != NULL && put (log, order, ret_place))
         return true;
-    log_unref (log);
+    ecfs_log_unref (log);
     ecfs_mutex_lock (&self->beginning); /* who comes second takes what the first began */
     log = find_open (self, order);
     bool is_put = log != NULL && put (log, order, ret_place);
     if (!is_put) {
-        log_unref (log);
+        ecfs_log_unref (log);
         log = begin_log (self, order, error);
         is_put = log != NULL && put (log, order, ret_place);
         if (log != NULL && !is_put) { /* its copies failed at once */
-            log_unref (log);
+            ecfs_log_unref (log);
             (void) !ecfs_fail (error, EAGAIN, "the log ended before it had anything");
         }
     }
     ecfs_mutex_unlock (&self->beginning);
     return is_put;
-}
-
-/* Waiting */
-
-static bool hangs (const EcfsLog *self, const Copy *copy)
-{
-    EcfsEndpointHealth health;
-    ecfs_endpoint_health (ecfs_archive_endpoint (self->logs->archive, copy->position)->endpoint, &health);
-    bool stuck = health.suspect || (health.down && ecfs_now_us () - health.down_since_us > STUCK_US);
-    ecfs_endpoint_health_clear (&health);
-    return stuck;
-}
-
-static bool has_locked (const EcfsLog *self, const Copy *copy, uint64_t end) ECFS_REQUIRES (self->lock)
-{
-    return copy->is_cut ? copy->good >= end : copy->durable >= stripe_bytes (self, end);
-}
-
-/* What became of a record. */
-typedef struct Survey {
-    bool stored[ECFS_CODEC_MAX_N];
-    bool running[ECFS_CODEC_MAX_N];
-    unsigned n_stored;
-    unsigned n_running; /* copies that may still come to have it */
-} Survey;
-
-static void look_locked (const EcfsLog *self, uint64_t end, Survey *ret_survey) ECFS_REQUIRES (self->lock)
-{
-    *ret_survey = (Survey){.n_stored = 0};
-    for (unsigned i = 0; i < self->n; i++) {
-        const Copy *copy = &self->copies[i];
-        ret_survey->stored[i] = has_locked (self, copy, end);
-        ret_survey->running[i] = !ret_survey->stored[i] && !copy->is_cut && !copy->is_done;
-        ret_survey->n_stored += ret_survey->stored[i];
-        ret_survey->n_running += ret_survey->running[i];
-    }
-}
-
-static bool only_late_left (const EcfsLog *self, const Survey *survey, int64_t settled_us, int64_t took_us)
-{
-    for (unsigned i = 0; i < self->n; i++)
-        if (survey->running[i] && !hangs (self, &self->copies[i]) &&
-            (settled_us == 0 || ecfs_now_us () - settled_us <= MAX (LATE_US, took_us)))
-            return false;
-    return survey->n_running > 0;
-}
-
-static void cut_running (EcfsLog *self, const Survey *survey)
-{
-    ecfs_mutex_lock (&self->lock);
-    for (unsigned i = 0; i < self->n; i++) {
-        Copy *copy = &self->copies[i];
-        if (survey->running[i] && !copy->is_cut) {
-            g_info ("a log ends: endpoint %s is late",
-                    ecfs_archive_endpoint (self->logs->archive, copy->position)->name);
-            cut_locked (self, copy);
-        }
-    }
-    ecfs_mutex_unlock (&self->lock);
-    for (unsigned i = 0; i < self->n; i++)
-        if (survey->running[i])
-            avoid (self->logs, self->copies[i].position);
-}
-
-/* Until nothing more is to be waited for; false: ECANCELED. */
-static bool await (EcfsLog *self, const EcfsLogOrder *order, uint64_t end, Survey *ret_survey, GError **error)
-{
-    const int64_t begun_us = ecfs_now_us ();
-    int64_t settled_us = 0; /* when a copy was stored last */
-    unsigned n_late_looks = 0, n_stored = 0;
-    for (;;) {
-        ecfs_mutex_lock (&self->lock);
-        look_locked (self, end, ret_survey);
-        if (ret_survey->n_running > 0) {
-            (void) ecfs_cond_wait_until (&self->moved, &self->lock, ecfs_now_us () + LOOK_US); /* either way it looks */
-            look_locked (self, end, ret_survey);
-        }
-        ecfs_mutex_unlock (&self->lock);
-        if (ret_survey->n_running == 0)
-            return true;
-        if (order->cancelled (order->user))
-            return ecfs_fail (error, ECANCELED, "cancelled");
-        if (ret_survey->n_stored > n_stored)
-            settled_us = ecfs_now_us ();
-        n_stored = ret_survey->n_stored;
-        bool late = only_late_left (self, ret_survey, settled_us, settled_us - begun_us);
-        n_late_looks = late ? n_late_looks + 1 : 0;
-        if (n_late_looks >= LATE_LOOKS)
-            cut_running (self, ret_survey);
-    }
 }
 
 /* Publishing */
@@ -625,14 +253,14 @@ void ecfs_logs_give_up (EcfsLogPlace *place)
     g_array_append_val (log->given_up, place->logged.end);
     skip_locked (log);
     ecfs_mutex_unlock (&log->lock);
-    log_unref (log);
+    ecfs_log_unref (log);
 }
 
 bool ecfs_logs_append (EcfsLogs *self, const EcfsLogOrder *order, EcfsLogPlace *ret_place, GError **error)
 {
     size_t position[ECFS_CODEC_MAX_N];
     for (unsigned attempt = 0; attempt < N_TRIES; attempt++) {
-        Survey survey;
+        LogSurvey survey;
         g_autoptr (GError) why = NULL;
         if (!place (self, order, ret_place, &why)) {
             if (why->code == EAGAIN)
@@ -641,7 +269,7 @@ bool ecfs_logs_append (EcfsLogs *self, const EcfsLogOrder *order, EcfsLogPlace *
             return false;
         }
         EcfsLog *log = ret_place->log;
-        if (!await (log, order, ret_place->logged.end, &survey, error)) {
+        if (!ecfs_log_await (log, order, ret_place->logged.end, &survey, error)) {
             ecfs_logs_give_up (ret_place);
             return false;
         }
@@ -668,7 +296,7 @@ void ecfs_logs_await_turn (const EcfsLogPlace *place)
 static bool tell_cut (EcfsLog *self, GError **error)
 {
     for (unsigned i = 0; i < self->n; i++) {
-        Copy *copy = &self->copies[i];
+        LogCopy *copy = &self->copies[i];
         ecfs_mutex_lock (&self->lock);
         bool news = copy->is_cut && !copy->is_told;
         ecfs_mutex_unlock (&self->lock);
@@ -706,11 +334,11 @@ bool ecfs_logs_publish (EcfsLogPlace *place, EcfsPublish *publish, bool *ret_kep
     ecfs_mutex_lock (&log->lock);
     bool has_moved = log->settled > place->from;
     if (!durable && *error != NULL && (*error)->code == EAGAIN)
-        end_locked (log); /* who leads packs it, or has */
+        ecfs_log_end_locked (log); /* who leads packs it, or has */
     ecfs_mutex_unlock (&log->lock);
     if (!has_moved)
         move_on (place); /* it came to nothing */
-    log_unref (g_steal_pointer (&place->log));
+    ecfs_log_unref (g_steal_pointer (&place->log));
     return durable;
 }
 
@@ -729,7 +357,7 @@ static EcfsLog *find_known (EcfsLogs *self, const EcfsUuid *uuid)
 {
     ecfs_mutex_lock (&self->lock);
     GList *link = find_known_locked (self, uuid);
-    EcfsLog *log = link == NULL ? NULL : log_ref (link->data);
+    EcfsLog *log = link == NULL ? NULL : ecfs_log_ref (link->data);
     ecfs_mutex_unlock (&self->lock);
     return log;
 }
@@ -742,7 +370,7 @@ void ecfs_logs_forget (EcfsLogs *self, const EcfsUuid *uuid)
     if (link != NULL)
         g_queue_delete_link (&self->known, link);
     ecfs_mutex_unlock (&self->lock);
-    log_unref (log);
+    ecfs_log_unref (log);
 }
 
 /* Tells the catalog, once nothing more comes of the log. What is of no more use here then is forgotten. */
@@ -766,10 +394,10 @@ static void close_ended (EcfsLog *self)
 
 static void close_all_ended (EcfsLogs *self)
 {
-    g_autoptr (GPtrArray) all = g_ptr_array_new_with_free_func ((GDestroyNotify) log_unref);
+    g_autoptr (GPtrArray) all = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_log_unref);
     ecfs_mutex_lock (&self->lock);
     for (GList *l = self->known.head; l != NULL; l = l->next)
-        g_ptr_array_add (all, log_ref (l->data));
+        g_ptr_array_add (all, ecfs_log_ref (l->data));
     ecfs_mutex_unlock (&self->lock);
     for (guint i = 0; i < all->len; i++)
         close_ended (g_ptr_array_index (all, i));
@@ -795,7 +423,7 @@ static void end_old (EcfsLogs *self, int64_t age_us)
         EcfsLog *log = value;
         ecfs_mutex_lock (&log->lock);
         if (now_us - log->begun_us >= age_us || is_in_the_way (log))
-            end_locked (log);
+            ecfs_log_end_locked (log);
         bool ended = log->has_ended;
         ecfs_mutex_unlock (&log->lock);
         if (ended)
@@ -819,7 +447,7 @@ EcfsLogs *ecfs_logs_start (EcfsArchive *archive)
     ecfs_mutex_init (&self->lock);
     ecfs_mutex_init (&self->beginning);
     ecfs_mutex_init (&self->packing);
-    self->open = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) log_unref);
+    self->open = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_log_unref);
     self->ticker = ecfs_ticker_start (CLOSE_US, look, self);
     return self;
 }
@@ -836,7 +464,7 @@ void ecfs_logs_free (EcfsLogs *self)
     if (self == NULL)
         return;
     g_hash_table_unref (self->open);
-    g_queue_clear_full (&self->known, (GDestroyNotify) log_unref);
+    g_queue_clear_full (&self->known, (GDestroyNotify) ecfs_log_unref);
     ecfs_mutex_clear (&self->packing);
     ecfs_mutex_clear (&self->beginning);
     ecfs_mutex_clear (&self->lock);
@@ -849,12 +477,12 @@ void ecfs_logs_end (EcfsLogs *self, const EcfsUuid *uuid)
     if (log == NULL)
         return;
     ecfs_mutex_lock (&log->lock);
-    end_locked (log);
+    ecfs_log_end_locked (log);
     while (log->settled != log->end) /* each record is published or given up, and soon */
         (void) ecfs_cond_wait_until (&log->moved, &log->lock, ecfs_now_us () + G_USEC_PER_SEC);
     ecfs_mutex_unlock (&log->lock);
     close_ended (log);
-    log_unref (log);
+    ecfs_log_unref (log);
 }
 
 int ecfs_logs_content (EcfsLogs *self, const EcfsUuid *uuid)
@@ -865,7 +493,7 @@ int ecfs_logs_content (EcfsLogs *self, const EcfsUuid *uuid)
     ecfs_mutex_lock (&log->lock);
     int fd = log->content_fd < 0 ? -1 : fcntl (log->content_fd, F_DUPFD_CLOEXEC, 0);
     ecfs_mutex_unlock (&log->lock);
-    log_unref (log);
+    ecfs_log_unref (log);
     return fd;
 }
 
