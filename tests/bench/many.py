@@ -2,10 +2,11 @@
 """What names cost where the catalog is in a database: tests/bench/many.py [MILLISECONDS...]
 
 Operations a second of one program in a mount: with the catalog in a file, in PostgreSQL for one mount, and for many; the
-last also of so many mounts (--mounts) that work at once in directories of their own, together. The database answers after
-so many milliseconds, an even number (0: as fast as it can). Where JUICEFS names a juicefs, that as well, with its metadata
-in the same server, as one mount and as many. Endpoints are six directories, rs:4+2. ECFS_BUILD names the build. Medians of
-three. With --entries a directory of so many names is listed as well: entries a second."""
+last also of so many mounts (--mounts) that work at once in directories of their own. All begin each kind of operation
+together, and it has been done when the last of them has. The database answers after so many milliseconds (0: as fast as it
+can). Where JUICEFS names a juicefs, that as well, with its metadata in the same server, as one mount and as many. Endpoints
+are six directories, rs:4+2. ECFS_BUILD names the build. Medians of three runs, one of each row in turn. With --entries a
+directory of so many names is listed as well: entries a second."""
 import argparse
 import os
 import shutil
@@ -25,7 +26,7 @@ import postgresql  # noqa: E402
 from conftest import Place  # noqa: E402
 from test_many_mounts import join  # noqa: E402
 
-N_FILES, N_SMALL, N_RUNS = 150, 40, 3
+N_FILES, N_RUNS, SETTLE_S = 150, 3, 2
 
 
 def free_port():
@@ -34,25 +35,44 @@ def free_port():
         return free.getsockname()[1]
 
 
+class Crew:
+    """Who works together: each kind of operation begins when all have done the one before it, and has been done when the last has."""
+
+    def __init__(self, n_workers):
+        self.n_workers, self.barrier, self.begun, self.figures = n_workers, threading.Barrier(n_workers, action=self.turn), None, {}
+        self.kind, self.n_operations = None, 0
+
+    def turn(self):
+        now = time.monotonic()
+        if self.kind:
+            self.figures[self.kind] = self.n_workers * self.n_operations / (now - self.begun)
+        self.kind, self.begun = None, now
+
+    def timed(self, kind, n_operations, what):
+        self.barrier.wait()
+        self.kind, self.n_operations = kind, n_operations
+        what()
+        self.barrier.wait()
+
+
 def timed(n, what):
     begun = time.monotonic()
     what()
     return n / (time.monotonic() - begun)
 
 
-def work(directory):
-    """Operations a second, by kind."""
+def work(directory, crew):
+    """Operations a second, by kind, of the whole crew."""
     directory.mkdir()
     names = [directory / f"file{i}" for i in range(N_FILES)]
-    figures = {}
-    figures["mkdir"] = timed(N_FILES, lambda: [(directory / f"dir{i}").mkdir() for i in range(N_FILES)])
-    figures["symlink"] = timed(N_FILES, lambda: [name.symlink_to("target") for name in names])
-    figures["rename"] = timed(N_FILES, lambda: [name.rename(f"{name}.new") for name in names])
-    figures["stat"] = timed(N_FILES, lambda: [os.lstat(f"{name}.new") for name in names])
-    figures["readdir"] = timed(2 * N_FILES, lambda: list(os.scandir(directory)))
-    figures["unlink"] = timed(N_FILES, lambda: [os.unlink(f"{name}.new") for name in names])
-    figures["close 4 KiB"] = timed(N_SMALL, lambda: [name.write_bytes(b"x" * 4096) for name in names[:N_SMALL]])
-    return figures
+    crew.timed("mkdir", N_FILES, lambda: [(directory / f"dir{i}").mkdir() for i in range(N_FILES)])
+    crew.timed("symlink", N_FILES, lambda: [name.symlink_to("target") for name in names])
+    crew.timed("rename", N_FILES, lambda: [name.rename(f"{name}.new") for name in names])
+    crew.timed("stat", N_FILES, lambda: [os.lstat(f"{name}.new") for name in names])
+    crew.timed("readdir", 2 * N_FILES, lambda: list(os.scandir(directory)))
+    crew.timed("unlink", N_FILES, lambda: [os.unlink(f"{name}.new") for name in names])
+    crew.timed("close 4 KiB", N_FILES, lambda: [name.write_bytes(b"x" * 4096) for name in names])
+    return crew.figures
 
 
 def fill(mountpoint, n_entries):
@@ -71,25 +91,25 @@ def median_of(runs):
     return {kind: statistics.median(run[kind] for run in runs) for kind in runs[0]}
 
 
-def measure(mountpoint, name):
-    return median_of([work(mountpoint / f"{name}-{i}") for i in range(N_RUNS)])
+def run(mountpoints, name):
+    """What all do at once."""
+    crew = Crew(len(mountpoints))
+    threads = [threading.Thread(target=work, args=(path / f"{name}-{number}", crew)) for number, path in enumerate(mountpoints)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return crew.figures
 
 
-def together(mounts, name):
-    """The sum of what all do at once."""
-    runs = []
+def measure(rows):
+    """Of each row's mountpoints the medians of runs that take turns: the machine is another from one minute to the next."""
+    runs = {name: [] for name in rows}
     for i in range(N_RUNS):
-        found = [None] * len(mounts)
-
-        def one(number):
-            found[number] = work(mounts[number] / f"{name}-{i}-{number}")
-        threads = [threading.Thread(target=one, args=(number,)) for number in range(len(mounts))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        runs.append({kind: sum(part[kind] for part in found) for kind in found[0]})
-    return median_of(runs)
+        for number, (name, mountpoints) in enumerate(rows.items()):
+            runs[name].append(run(mountpoints, f"run-{number}-{i}"))
+            time.sleep(SETTLE_S)
+    return {name: median_of(figures) for name, figures in runs.items()}
 
 
 def archive_of(place, location, mounts):
@@ -130,58 +150,56 @@ def table(rows):
 
 def bench(delay_ms, options):
     port, rows, place = free_port(), {}, Place(None)
+    juicefs = None
 
-    def note(name, mountpoints, figures):
-        """What all do at once, and what one of them lists that another has filled."""
-        rows[name] = figures
-        if options.entries and len(mountpoints) == 1:
-            if delay_ms:
-                proxy.tell("delay", 0)
-            fill(mountpoints[0], options.entries)
-            if delay_ms:
-                proxy.tell("delay", delay_ms // 2)
+    def note_large(name, mountpoint):
+        """What is listed of a directory that is there."""
         if options.entries:
-            rows[name].update(list_large(mountpoints[-1], options.entries))
+            rows[name].update(list_large(mountpoint, options.entries))
     with postgresql.Cluster("fsync = on", port=port) as cluster:
         proxy = lab.Proxy(port)
         try:
-            if delay_ms:
-                proxy.tell("delay", delay_ms // 2)
             location = f"postgresql://ecfs@127.0.0.1:{proxy.port if delay_ms else port}/postgres"
             secure = f"{location}?sslmode=disable"
-            mount = place.mount(archive_of(place, None, "one"))
-            note("file", [mount.path], measure(mount.path, "one"))
-            mount.umount()
-            mount = place.mount(archive_of(place, secure, "one"))
-            note("PostgreSQL, one", [mount.path], measure(mount.path, "one"))
-            mount.umount()
+            file, one = place.mount(archive_of(place, None, "one")), place.mount(archive_of(place, secure, "one"))
             archive = archive_of(place, secure, "many")
-            mounts = [place.mount(archive)]
-            note("PostgreSQL, many", [mounts[0].path], measure(mounts[0].path, "one"))
-            mounts += [place.mount(join(place, archive, f"other{i}")) for i in range(1, options.mounts)]
-            paths = [mount.path for mount in mounts]
-            note(f"… {options.mounts} mounts together", paths, together(paths, "all"))
-            for mount in mounts:
-                mount.umount()
+            first = place.mount(archive)
+            alone = {"file": [file.path], "PostgreSQL, one": [one.path], "PostgreSQL, many": [first.path]}
             if "JUICEFS" in os.environ:
                 juicefs = Juicefs(place, location)
-                try:
-                    mountpoints = [juicefs.mount()]
-                    note("juicefs", mountpoints, measure(mountpoints[0], "one"))
-                    mountpoints += [juicefs.mount() for _ in range(1, options.mounts)]
-                    note(f"… {options.mounts} juicefs together", mountpoints, together(mountpoints, "all"))
-                finally:
-                    juicefs.close()
+                alone["juicefs"] = [juicefs.mount()]
+            for [mountpoint] in alone.values() if options.entries else []:
+                fill(mountpoint, options.entries)
+            proxy.tell("delay", delay_ms / 2)
+            rows.update(measure(alone))
+            for name, [mountpoint] in alone.items():
+                note_large(name, mountpoint)
+            file.umount()
+            one.umount()
+            proxy.tell("delay", 0)
+            mounts = [first] + [place.mount(join(place, archive, f"other{i}")) for i in range(1, options.mounts)]
+            many = {f"… {options.mounts} mounts together": [mount.path for mount in mounts]}
+            if juicefs:
+                many[f"… {options.mounts} juicefs together"] = alone["juicefs"] + [juicefs.mount() for _ in range(1, options.mounts)]
+            proxy.tell("delay", delay_ms / 2)
+            rows.update(measure(many))
+            for name, mountpoints in many.items():
+                note_large(name, mountpoints[-1])
+            proxy.tell("delay", 0)
+            for mount in mounts:
+                mount.umount()
         finally:
+            if juicefs:
+                juicefs.close()
             proxy.close()
             place.close()
-    print(f"\n{delay_ms} ms away: operations a second")
+    print(f"\n{delay_ms:g} ms away: operations a second")
     table(rows)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("delays", type=int, nargs="*", default=[0], metavar="MILLISECONDS")
+    parser.add_argument("delays", type=float, nargs="*", default=[0], metavar="MILLISECONDS")
     parser.add_argument("--mounts", type=int, default=4)
     parser.add_argument("--entries", type=int, default=0)
     options = parser.parse_args()

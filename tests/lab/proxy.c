@@ -297,10 +297,11 @@ typedef struct Command {
 
 static const char *run_delay (Proxy *proxy, const char *arguments)
 {
-    guint64 ms;
-    if (!g_ascii_string_to_unsigned (arguments, 10, 0, MAX_DELAY, &ms, NULL))
+    char *end;
+    double ms = g_ascii_strtod (arguments, &end);
+    if (end == arguments || *end != '\0' || !(ms >= 0 && ms <= MAX_DELAY))
         return "a number of milliseconds is needed";
-    proxy->delay_us = (int64_t) ms * 1000;
+    proxy->delay_us = (int64_t) (ms * 1000);
     return NULL;
 }
 
