@@ -210,6 +210,7 @@ typedef struct EcfsFileState {
     bool lacks_stripes;   /* of any object */
     unsigned n_damaged;   /* stripes that are queued for repair, of all objects */
     unsigned n_given_up;  /* stripes at endpoints that do not count any more, of all objects */
+    unsigned n_nowhere;   /* stripes at endpoints that ecfs.conf does not have, of all objects */
     unsigned n_stripes;   /* stripes that a full object has; of the least safe object, or of one that lacks some */
     unsigned n_stored;    /* stripes in the catalog */
     unsigned n_reachable; /* of these, on endpoints that are not down or failed (as far as known in this process) */

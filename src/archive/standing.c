@@ -24,6 +24,7 @@ void ecfs_object_standing (const EcfsArchive *archive, const EcfsObjectRow *obje
         ret_standing->n_damaged += damaged[stripe->index];
         ret_standing->n_held += held;
         ret_standing->n_reachable += reachable;
+        ret_standing->n_nowhere += held && endpoint->endpoint == NULL;
     }
 }
 

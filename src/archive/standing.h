@@ -7,6 +7,7 @@
  *   damaged    stored, and queued for repair: somebody found that it is not what was stored, or is gone
  *   held       stored, and neither given up nor damaged: nobody has to rebuild it
  *   reachable  held, and its endpoint is in ecfs.conf and not down
+ *   nowhere    held, and its endpoint is not in ecfs.conf: nobody can look from here whether it is there
  *
  * An object lacks stripes for as long as it holds fewer than its code has, however many endpoints are away.
  */
@@ -18,7 +19,7 @@
 
 typedef struct EcfsStanding {
     unsigned n; /* that the code has */
-    unsigned n_stored, n_given_up, n_damaged, n_held, n_reachable;
+    unsigned n_stored, n_given_up, n_damaged, n_held, n_reachable, n_nowhere;
     bool held[ECFS_CODEC_MAX_N];
     bool reachable[ECFS_CODEC_MAX_N];
     size_t holder[ECFS_CODEC_MAX_N]; /* row ids of the endpoints of what is stored */

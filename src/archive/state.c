@@ -65,6 +65,7 @@ static bool add_object (EcfsArchive *self, const EcfsExtent *extent, EcfsFileSta
     state->lacks_stripes = state->lacks_stripes || standing.n_stored < standing.n;
     state->n_damaged += standing.n_damaged;
     state->n_given_up += standing.n_given_up;
+    state->n_nowhere += standing.n_nowhere;
     state->guarantee = first ? guarantee : MIN (state->guarantee, guarantee);
     return true;
 }
@@ -100,25 +101,48 @@ bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *re
     return false;
 }
 
-/* "amber is distrusted, birch is failed": endpoints of which nothing is read any more; NULL: there are none. g_free ()
- */
-static char *given_up (const EcfsArchive *self)
+/* Whether nothing is read there from here, now or after the next answer. */
+static bool is_given_up (const EcfsArchiveEndpoint *endpoint)
+{
+    return endpoint->state >= ECFS_ENDPOINT_FAILED && endpoint->state != ECFS_ENDPOINT_REMOVED;
+}
+
+static bool is_nowhere (const EcfsArchiveEndpoint *endpoint)
+{
+    return endpoint->state < ECFS_ENDPOINT_FAILED && endpoint->endpoint == NULL;
+}
+
+/* "amber is distrusted, birch is failed"; NULL: there are none. g_free () */
+static char *endpoints_that (const EcfsArchive *self, bool (*are) (const EcfsArchiveEndpoint *))
 {
     size_t n_endpoints = self->n_endpoints;
     g_autoptr (GString) text = g_string_new (NULL);
-    for (size_t i = 0; i < n_endpoints; i++)
-        if (self->endpoints[i].state >= ECFS_ENDPOINT_FAILED && self->endpoints[i].state != ECFS_ENDPOINT_REMOVED)
-            g_string_append_printf (text, "%s%s is %s", text->len == 0 ? "" : ", ", self->endpoints[i].name,
-                                    ecfs_endpoint_state_word (self->endpoints[i].state));
+    for (size_t i = 0; i < n_endpoints; i++) {
+        const EcfsArchiveEndpoint *endpoint = &self->endpoints[i];
+        if (are (endpoint))
+            g_string_append_printf (text, "%s%s is %s", text->len == 0 ? "" : ", ", endpoint->name,
+                                    is_nowhere (endpoint) ? "not in ecfs.conf"
+                                                          : ecfs_endpoint_state_word (endpoint->state));
+    }
     return text->len == 0 ? NULL : g_string_free (g_steal_pointer (&text), FALSE);
 }
 
 static bool fail_given_up (const EcfsArchive *self, const char *path, unsigned n, GError **error)
 {
-    g_autofree char *why = given_up (self);
+    g_autofree char *why = endpoints_that (self, is_given_up);
     return ecfs_fail (error, EIO,
                       "%s: %u of its stripes count as lost, as endpoint %s; 'ecfs fsck -y %s' rebuilds them elsewhere",
                       path, n, why == NULL ? "they are at was taken out" : why, self->directory);
+}
+
+/* As after a recovery without all endpoints. */
+static bool fail_nowhere (const EcfsArchive *self, const char *path, unsigned n, GError **error)
+{
+    g_autofree char *why = endpoints_that (self, is_nowhere);
+    return ecfs_fail (error, EIO,
+                      "%s: nobody can tell from here whether %u of its stripes are there, as endpoint %s; put its "
+                      "section back, and mount again; if it is lost, 'ecfs endpoint replace %s' has them elsewhere",
+                      path, n, why == NULL ? "they are at was missing" : why, self->directory);
 }
 
 static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
@@ -136,6 +160,8 @@ static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
                           self->directory);
     if (state.n_given_up > 0)
         return fail_given_up (self, path, state.n_given_up, error);
+    if (state.n_nowhere > 0)
+        return fail_nowhere (self, path, state.n_nowhere, error);
     if (state.n_stored == state.n_stripes && !state.lacks_stripes)
         return true;
     g_autofree char *lack = state.n_stored == state.n_stripes /* of an object that is lost: another lacks some */
@@ -221,7 +247,7 @@ static bool name_lacking (Naming *self, const EcfsObjectRow *object, GError **er
     if (!find_standing (self->archive, object, object->size, &standing, error))
         return false;
     bool coming = standing.n_given_up == 0 && g_hash_table_contains (self->coming, &object->id);
-    if (ecfs_standing_lacks (&standing) && !coming)
+    if ((ecfs_standing_lacks (&standing) && !coming) || standing.n_nowhere > 0)
         name_file (self, object->id);
     return true;
 }
@@ -292,14 +318,15 @@ bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
     EcfsTotals totals;
     if (!check_damaged (self, error) || !ecfs_catalog_totals (self->catalog, &totals, error))
         return false;
-    g_autofree char *gone = given_up (self); /* what is there nobody has counted */
-    if (totals.n_not_full == 0 && gone == NULL)
+    g_autofree char *gone = endpoints_that (self, is_given_up); /* what is there nobody has counted */
+    g_autofree char *nowhere = endpoints_that (self, is_nowhere);
+    if (totals.n_not_full == 0 && gone == NULL && nowhere == NULL)
         return true;
     g_autoptr (GHashTable) coming = ecfs_archive_coming_objects (self, error);
     if (coming == NULL)
         return false;
     uint64_t n_coming = g_hash_table_size (coming);
-    if (gone != NULL)
+    if (gone != NULL || nowhere != NULL)
         return check_lacking (self, coming, 0, error);
     return totals.n_not_full <= n_coming || check_lacking (self, coming, totals.n_not_full - n_coming, error);
 }
