@@ -447,7 +447,8 @@ void ecfs_archive_close (EcfsArchive *self)
     g_free (self->peers_trouble);
     g_autoptr (GError) error = NULL;
     bool behind = self->catalog != NULL && ecfs_catalog_behind (self->catalog) != NULL;
-    if (!ecfs_catalog_close (self->catalog, &error))
+    bool is_refused = behind && ecfs_catalog_is_shared (self->catalog); /* where nothing that was acknowledged waits */
+    if (!ecfs_catalog_close (self->catalog, &error) && !is_refused)
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
     if (behind)
         ecfs_in_use_leave (self->in_use);

@@ -396,13 +396,13 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
     const char *old = ecfs_archive_old_copy (archive);
     if (old != NULL && ecfs_archive_lineage (archive) == NULL)
         ecfs_status_add_text (status, "old_copy", old);
+    if (ecfs_catalog_behind (ecfs_archive_catalog (archive)) != NULL)
+        ecfs_status_add_text (status, "catalog_ended",
+                              ecfs_catalog_is_taken_over (ecfs_archive_catalog (archive)) ? "taken over" : "older");
     if (ecfs_archive_lineage (archive) == NULL)
         return;
     g_autofree char *trouble = ecfs_archive_trouble (archive);
     bool is_stale = ecfs_lineage_is_stale (ecfs_archive_lineage (archive));
-    if (ecfs_catalog_behind (ecfs_archive_catalog (archive)) != NULL)
-        ecfs_status_add_text (status, "catalog_ended",
-                              ecfs_catalog_is_taken_over (ecfs_archive_catalog (archive)) ? "taken over" : "older");
     if (trouble != NULL)
         ecfs_status_add_text (status, is_stale ? "old_copy" : "held", trouble);
     g_autofree char *wait = ecfs_lineage_deletions_wait (ecfs_archive_lineage (archive));

@@ -175,8 +175,11 @@ GPtrArray *ecfs_archive_unstored (EcfsArchive *archive, GError **error)
     g_autoptr (GHashTable) kinds = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     g_autoptr (GHashTable) gone = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
     Walk self = {.catalog = ecfs_archive_catalog (archive), .kinds = kinds, .gone = gone};
-    if (!ecfs_archive_stored_once (archive, &stored, error) || !walk_journal (&self, stored.sequence, error) ||
-        !walk_staging (&self, error))
+    if (!walk_staging (&self, error))
+        return NULL;
+    /* Who was taken for dead reads the catalog of those that took it over: its journal is theirs to store. */
+    if (!ecfs_catalog_is_taken_over (self.catalog) &&
+        (!ecfs_archive_stored_once (archive, &stored, error) || !walk_journal (&self, stored.sequence, error)))
         return NULL;
     GPtrArray *list = g_ptr_array_new_with_free_func (unstored_free);
     g_hash_table_iter_init (&iter, kinds);

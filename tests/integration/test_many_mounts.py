@@ -499,6 +499,32 @@ def test_mount_that_was_taken_for_dead_is_unmounted_and_mounted_again(place, clu
     is_clean(archive)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_who_was_taken_for_dead_has_no_more_than_it_wrote(place, cluster, which):
+    """Whether it led or not: what the others wrote and store is not only there, and nothing of it is lost."""
+    archive = make(place, cluster)
+    archives = [archive, join(place, archive, "other")]
+    mounts = [place.mount(each) for each in archives]
+    for number, mount in enumerate(mounts):
+        for i in range(5):
+            (mount.path / f"file {number} {i}").write_text("small\n")
+    schema = "ecfs_" + (archive.path / "catalog-place").read_text().split(":")[0].replace("-", "")
+    cluster.psql(f"UPDATE {schema}.members SET session = NULL WHERE id = (SELECT id FROM {schema}.members ORDER BY id OFFSET {which} LIMIT 1)")
+    dead, alive = mounts[which], mounts[1 - which]
+    lab.until(lambda: "catalog_ended" in dead.archive.json("status"), 60, "it notices")
+    (alive.path / "later").write_text("of who is alive\n")
+    facts = dead.archive.json("status")
+    assert [row["path"] for row in facts.get("unstored", {}).get("list", []) if not row["path"].startswith(f"/file {which}")] == []
+    done = lab.ecfs("status", dead.archive.path, check=False)
+    assert f"ecfs umount {dead.archive.path}" in done.stdout and "takeover" not in done.stdout, done.stdout
+    assert "See that the database" not in done.stdout, done.stdout
+    lab.ecfs("umount", dead.path)
+    dead.process.wait(60)
+    assert "are lost" not in dead.text(), dead.text()
+    dead.start()
+    same_tree(mounts)
+
+
 def test_joining_needs_a_database(place, cluster):
     archive = place.archive(place.directories(), "rs:4+2", "--key", "none")
     other = place.path / "other"
