@@ -3,24 +3,6 @@
 #include <inttypes.h>
 #include <libpq-fe.h>
 
-#define MOST_WAITING 64 /* statements, … */
-#define MOST_BYTES   (64u << 10)
-#define MOST_AHEAD   16
-
-/* A statement with values of its own. */
-typedef struct Command {
-    StatementId id;
-    PgParameters with; /* its values are bytes, or its own numbers */
-    size_t size;
-    char bytes[];
-} Command;
-
-/* What the server said before it was asked. */
-typedef struct Known {
-    Command *command;
-    PgRows *rows;
-} Known;
-
 /* One thing of a pipeline. */
 typedef struct Said {
     const char *text; /* else it is prepared */
@@ -53,99 +35,12 @@ typedef struct Heard {
     bool synced; /* the server has done with all of it: what is in no transaction of its own is committed */
 } Heard;
 
-/* Rows and commands */
-
-static int one_more (PgParameters *self)
-{
-    g_assert (self->n < ECFS_PG_MOST_VALUES);
-    self->formats[self->n] = 1;
-    return self->n++;
-}
-
-void ecfs_pg_say_number (PgSaying *self, int64_t number)
-{
-    const int i = one_more (&self->with);
-    self->with.numbers[i] = GUINT64_TO_BE ((uint64_t) number);
-    self->with.values[i] = (const char *) &self->with.numbers[i];
-    self->with.sizes[i] = sizeof self->with.numbers[i];
-}
-
-void ecfs_pg_say_text (PgSaying *self, const char *text)
-{
-    const int i = one_more (&self->with);
-    self->with.values[i] = text;
-    self->with.sizes[i] = (int) strlen (text);
-}
-
-PgRows *ecfs_pg_rows_new (PGresult *result)
-{
-    PgRows *self = g_rc_box_new (PgRows);
-    self->result = result;
-    return self;
-}
-
-static void clear_rows (gpointer data)
-{
-    PQclear (((PgRows *) data)->result); /* NULL is accepted */
-}
-
-void ecfs_pg_rows_unref (PgRows *self)
-{
-    if (self != NULL)
-        g_rc_box_release_full (self, clear_rows);
-}
-
-static Command *copy (StatementId id, const PgParameters *with)
-{
-    size_t size = 0;
-    for (int i = 0; i < with->n; i++)
-        size += (size_t) with->sizes[i];
-    Command *self = g_malloc (sizeof *self + size);
-    self->id = id;
-    self->with = *with;
-    self->size = size;
-    char *to = self->bytes;
-    for (int i = 0; i < with->n; i++) {
-        const char *from = with->values[i];
-        bool is_own = from == (const char *) &with->numbers[i];
-        if (from == NULL)
-            continue;
-        self->with.values[i] = is_own ? (const char *) &self->with.numbers[i] : to;
-        if (!is_own && with->sizes[i] > 0)
-            memcpy (to, from, (size_t) with->sizes[i]);
-        to += is_own ? 0 : with->sizes[i];
-    }
-    return self;
-}
-
-static bool is_same (const Command *self, StatementId id, const PgParameters *with)
-{
-    bool same = self->id == id && self->with.n == with->n;
-    for (int i = 0; same && i < with->n; i++)
-        same = (self->with.values[i] == NULL) == (with->values[i] == NULL) && self->with.sizes[i] == with->sizes[i] &&
-               (with->sizes[i] == 0 || memcmp (self->with.values[i], with->values[i], (size_t) with->sizes[i]) == 0);
-    return same;
-}
-
-static void free_known (gpointer data)
-{
-    Known *self = data;
-    g_free (self->command);
-    ecfs_pg_rows_unref (self->rows);
-    g_free (self);
-}
-
-/* What waits */
-
 void ecfs_pg_exchange_init (Pg *self)
 {
     self->tag = g_uuid_string_random ();
     (void) g_strdelimit (self->tag, "-", '_'); /* changed in place */
-    self->waiting = g_ptr_array_new_with_free_func (g_free);
-    self->ahead = g_ptr_array_new_with_free_func (g_free);
-    self->known = g_ptr_array_new_with_free_func (free_known);
-    self->seen = g_ptr_array_new_with_free_func (g_free);
     self->seed = (int64_t) (((uint64_t) g_random_int () << 32) | g_random_int ());
+    ecfs_pg_waiting_init (self);
 }
 
 void ecfs_pg_exchange_clear (Pg *self)
@@ -153,10 +48,7 @@ void ecfs_pg_exchange_clear (Pg *self)
     g_free (self->tag);
     for (size_t i = 0; i < G_N_ELEMENTS (self->names); i++)
         g_free (self->names[i]);
-    g_ptr_array_unref (self->waiting);
-    g_ptr_array_unref (self->ahead);
-    g_ptr_array_unref (self->known);
-    g_ptr_array_unref (self->seen);
+    ecfs_pg_waiting_clear (self);
 }
 
 void ecfs_pg_variant_clear (PgVariant *variant)
@@ -164,153 +56,6 @@ void ecfs_pg_variant_clear (PgVariant *variant)
     g_free (variant->name);
     g_free (variant->sql);
 }
-
-static void drop_one (Pg *self, guint i)
-{
-    self->waiting_bytes -= ((const Command *) g_ptr_array_index (self->waiting, i))->size;
-    g_ptr_array_remove_index (self->waiting, i);
-}
-
-static void drop_waiting (Pg *self, guint from)
-{
-    while (self->waiting->len > from)
-        drop_one (self, self->waiting->len - 1);
-}
-
-void ecfs_pg_forget (Pg *self)
-{
-    drop_waiting (self, 0);
-    g_ptr_array_set_size (self->known, 0);
-    g_ptr_array_set_size (self->seen, 0);
-    self->is_optimistic = false;
-}
-
-/* The table that a statement changes, with what is before it; NULL: who knows. Triggers change what nobody asks. */
-static char *table_of (const char *sql)
-{
-    static const char *const verbs[] = {"INSERT INTO ", "DELETE FROM ", "UPDATE "};
-    for (size_t i = 0; i < G_N_ELEMENTS (verbs); i++)
-        if (g_str_has_prefix (sql, verbs[i])) {
-            const char *table = sql + strlen (verbs[i]);
-            return g_strndup (table, strcspn (table, " ("));
-        }
-    return NULL;
-}
-
-static bool mentions (const char *sql, const char *table)
-{
-    const size_t n = strlen (table);
-    for (const char *at = strstr (sql, table); at != NULL; at = strstr (at + n, table))
-        if (!g_ascii_isalnum (at[n]) && at[n] != '_')
-            return true;
-    return false;
-}
-
-/* Whether what is known is the number of the next row of @table (with its schema). */
-static bool is_next_of (const Command *command, const char *table)
-{
-    const size_t n = command->id == STMT_NEXT_ID ? (size_t) command->with.sizes[0] : 0, length = strlen (table);
-    return n > 0 && n < length && table[length - n - 1] == '.' &&
-           memcmp (table + length - n, command->with.values[0], n) == 0;
-}
-
-/* What a statement that is about to run may change is not known any more. */
-static void forget_changed (Pg *self, StatementId id)
-{
-    if (self->known->len == 0 || id <= STMT_ROLLBACK_TO)
-        return;
-    g_autofree char *table = table_of (self->statements[id].sql);
-    for (guint i = self->known->len; i-- > 0;) {
-        const Known *known = g_ptr_array_index (self->known, i);
-        if (table == NULL || mentions (self->statements[known->command->id].sql, table) ||
-            is_next_of (known->command, table))
-            g_ptr_array_remove_index_fast (self->known, i);
-    }
-}
-
-/* Whether what waits may change what is asked for, or what a trigger changes. */
-static bool may_be_changed (const Pg *self, StatementId id)
-{
-    for (guint i = 0; i < self->waiting->len; i++) {
-        const StatementId waiting = ((const Command *) g_ptr_array_index (self->waiting, i))->id;
-        g_autofree char *table = waiting <= STMT_ROLLBACK_TO ? NULL : table_of (self->statements[waiting].sql);
-        if (waiting > STMT_ROLLBACK_TO &&
-            (table == NULL || id == STMT_NEXT_ID || mentions (self->statements[id].sql, table)))
-            return true;
-    }
-    return false;
-}
-
-void ecfs_pg_defer (Pg *self, StatementId id, const PgParameters *with)
-{
-    Command *command = copy (id, with);
-    forget_changed (self, id);
-    g_ptr_array_add (self->waiting, command);
-    self->waiting_bytes += command->size;
-}
-
-bool ecfs_pg_is_full (const Pg *self)
-{
-    return self->waiting->len >= MOST_WAITING || self->waiting_bytes >= MOST_BYTES;
-}
-
-static StatementId waiting_id (const Pg *self, guint i)
-{
-    return ((const Command *) g_ptr_array_index (self->waiting, i))->id;
-}
-
-/* How much waits up to the last SAVEPOINT, and with it; 0: it was sent, or there is none. */
-static guint up_to_savepoint (const Pg *self)
-{
-    guint n = self->waiting->len;
-    while (n > 0 && waiting_id (self, n - 1) != STMT_SAVEPOINT)
-        n--;
-    return n;
-}
-
-bool ecfs_pg_take_back (Pg *self)
-{
-    guint n = up_to_savepoint (self);
-    g_ptr_array_set_size (self->known, 0);
-    drop_waiting (self, n);
-    return n > 0;
-}
-
-void ecfs_pg_release (Pg *self)
-{
-    const PgParameters none = {.n = 0};
-    guint n = up_to_savepoint (self);
-    if (n > 0)
-        drop_one (self, n - 1);
-    else
-        ecfs_pg_defer (self, STMT_RELEASE, &none);
-}
-
-void ecfs_pg_ask_ahead (Pg *self, StatementId id, const PgParameters *with)
-{
-    if (self->ahead->len < MOST_AHEAD && !ecfs_pg_is_ahead (self, id, with))
-        g_ptr_array_add (self->ahead, copy (id, with));
-}
-
-bool ecfs_pg_is_ahead (const Pg *self, StatementId id, const PgParameters *with)
-{
-    for (guint i = 0; i < self->ahead->len; i++)
-        if (is_same (g_ptr_array_index (self->ahead, i), id, with))
-            return true;
-    return false;
-}
-
-PgRows *ecfs_pg_known (const Pg *self, StatementId id, const PgParameters *with)
-{
-    for (guint i = 0; i < self->known->len; i++) {
-        const Known *known = g_ptr_array_index (self->known, i);
-        if (is_same (known->command, id, with))
-            return g_rc_box_acquire (known->rows);
-    }
-    return NULL;
-}
-
-/* Talking */
 
 PGresult *ecfs_pg_next_result (Pg *self)
 {
@@ -396,20 +141,13 @@ static void say_variant (Pg *self, GArray *all, StatementId id, bool seen, const
 /* What tells the rows from others: how many they are, and what the server has said with each. */
 static void note_seen (Pg *self, const Said *said, const PGresult *result)
 {
-    Command *command = copy (said->id, said->with);
-    PgSaying saying = {.with = {.n = 0}};
+    PgCommand *command = ecfs_pg_command_new (said->id, said->with);
     const int n = PQntuples (result), last = PQnfields (result) - 1;
     int64_t digest = 0;
     for (int i = 0; i < n; i++)
         digest ^= ecfs_pg_value (result, i, last, VALUE_INT).number;
-    ecfs_pg_say_number (&saying, n);
-    ecfs_pg_say_number (&saying, digest);
-    for (int i = 0; i < saying.with.n; i++) {
-        const int to = one_more (&command->with);
-        command->with.numbers[to] = saying.with.numbers[i];
-        command->with.values[to] = (const char *) &command->with.numbers[to];
-        command->with.sizes[to] = sizeof command->with.numbers[to];
-    }
+    ecfs_pg_say_number (&command->with, n);
+    ecfs_pg_say_number (&command->with, digest);
     g_ptr_array_add (self->seen, command);
 }
 
@@ -423,7 +161,7 @@ static void say_turn (Pg *self, GArray *all, PgSaying turn[ECFS_PG_N_TURN])
     say_also (all, &turn[0], SAID_PLAIN);
     say_also (all, &turn[1], SAID_MINE);
     for (guint i = 0; i < self->seen->len; i++) {
-        const Command *command = g_ptr_array_index (self->seen, i);
+        const PgCommand *command = g_ptr_array_index (self->seen, i);
         say_variant (self, all, command->id, false, &command->with, SAID_SAME);
     }
 }
@@ -432,7 +170,7 @@ static void say_turn (Pg *self, GArray *all, PgSaying turn[ECFS_PG_N_TURN])
 static void say_waiting (const Pg *self, GArray *all)
 {
     for (guint i = 0; i < self->waiting->len; i++) {
-        const Command *command = g_ptr_array_index (self->waiting, i);
+        const PgCommand *command = g_ptr_array_index (self->waiting, i);
         if (command->id <= STMT_ROLLBACK_TO)
             say_text (all, self->statements[command->id].sql, SAID_PLAIN);
         else
@@ -443,7 +181,7 @@ static void say_waiting (const Pg *self, GArray *all)
 static void say_ahead (const Pg *self, GArray *all)
 {
     for (guint i = 0; i < self->ahead->len; i++) {
-        const Command *command = g_ptr_array_index (self->ahead, i);
+        const PgCommand *command = g_ptr_array_index (self->ahead, i);
         say (self, all, command->id, &command->with, SAID_AHEAD);
     }
 }
@@ -469,8 +207,8 @@ static void take_changes (Pg *self, const PGresult *result)
 
 static void take_known (Pg *self, const Said *said, PGresult *result)
 {
-    Known *known = g_new (Known, 1);
-    *known = (Known){.command = copy (said->id, said->with), .rows = ecfs_pg_rows_new (result)};
+    PgKnown *known = g_new (PgKnown, 1);
+    *known = (PgKnown){.command = ecfs_pg_command_new (said->id, said->with), .rows = ecfs_pg_rows_new (result)};
     g_ptr_array_add (self->known, known);
 }
 
@@ -593,7 +331,7 @@ static bool talk_all (Pg *self, GArray *all, PGresult **ret_last, GError **error
     self->begin_read = self->begin_read && self->looks;
     self->is_optimistic = false;
     bool good = !has_failed (self, all, &heard, error);
-    drop_waiting (self, 0);
+    ecfs_pg_drop_waiting (self);
     g_ptr_array_set_size (self->ahead, 0);
     if (good && ret_last != NULL)
         *ret_last = heard.last;
@@ -610,7 +348,7 @@ bool ecfs_pg_flush (Pg *self, GError **error)
 static bool may_ahead_be_changed (const Pg *self)
 {
     for (guint i = 0; i < self->ahead->len; i++)
-        if (may_be_changed (self, ((const Command *) g_ptr_array_index (self->ahead, i))->id))
+        if (ecfs_pg_may_be_changed (self, ((const PgCommand *) g_ptr_array_index (self->ahead, i))->id))
             return true;
     return false;
 }
@@ -624,7 +362,7 @@ static bool see (Pg *self, StatementId id, const PgParameters *with, PGresult **
     if (self->end_read)
         say_text (all, self->statements[STMT_ROLLBACK].sql, SAID_PLAIN);
     for (guint i = 0; i < self->ahead->len; i++) {
-        const Command *command = g_ptr_array_index (self->ahead, i);
+        const PgCommand *command = g_ptr_array_index (self->ahead, i);
         say_variant (self, all, command->id, true, &command->with, SAID_AHEAD);
     }
     if (with != NULL)
@@ -649,7 +387,7 @@ PGresult *ecfs_pg_execute (Pg *self, StatementId id, const PgParameters *with, G
 {
     PGresult *result = NULL;
     PgSaying turn[ECFS_PG_N_TURN];
-    if (self->is_optimistic && !may_be_changed (self, id) && !may_ahead_be_changed (self))
+    if (self->is_optimistic && !ecfs_pg_may_be_changed (self, id) && !may_ahead_be_changed (self))
         return see (self, id, with, &result, error) ? result : NULL;
     g_autoptr (GArray) all = say_all_before (self, turn);
     if (all->len > 0) {

@@ -15,17 +15,7 @@
 #ifndef ECFS_CATALOG_PG_EXCHANGE_H
 #define ECFS_CATALOG_PG_EXCHANGE_H
 
-#include "catalog/pg_priv.h"
-
-enum { ECFS_PG_MOST_VALUES = 17 };
-
-typedef struct PgParameters {
-    const char *values[ECFS_PG_MOST_VALUES];
-    int sizes[ECFS_PG_MOST_VALUES];
-    int formats[ECFS_PG_MOST_VALUES];
-    uint64_t numbers[ECFS_PG_MOST_VALUES];
-    int n;
-} PgParameters;
+#include "catalog/pg_waiting.h"
 
 /* A statement that is prepared under a name, with its values; filled where it is, as they may be its own. */
 typedef struct PgSaying {
@@ -33,38 +23,9 @@ typedef struct PgSaying {
     PgParameters with;
 } PgSaying;
 
-/** A value more, an integer or a text that is there as long. */
-void ecfs_pg_say_number (PgSaying *self, int64_t number);
-void ecfs_pg_say_text (PgSaying *self, const char *text);
-
-/* Rows that several queries may look at; g_rc_box. */
-typedef struct PgRows {
-    PGresult *result;
-} PgRows;
-
-PgRows *ecfs_pg_rows_new (PGresult *result);
-void ecfs_pg_rows_unref (PgRows *self);
-
 void ecfs_pg_exchange_init (Pg *self);
 void ecfs_pg_exchange_clear (Pg *self);
 void ecfs_pg_variant_clear (PgVariant *variant);
-/** Nothing waits any more, and nothing is known ahead: the transaction is over. */
-void ecfs_pg_forget (Pg *self);
-/** Has a statement, which is of the open transaction, wait. The values are copied. */
-void ecfs_pg_defer (Pg *self, StatementId id, const PgParameters *with);
-/** Whether what waits is so much that it should go. */
-bool ecfs_pg_is_full (const Pg *self);
-/** Undoes what waits up to the last SAVEPOINT, if that waits, too; else false, and nothing waits any more. */
-bool ecfs_pg_take_back (Pg *self);
-/** RELEASE; of a SAVEPOINT that still waits, neither is said: nobody can go back to it any more, and what failed behind
- * it fails the transaction either way. A subtransaction costs the server a number of its own. */
-void ecfs_pg_release (Pg *self);
-/** Has a query be asked with the next that is waited for. Its values are copied. */
-void ecfs_pg_ask_ahead (Pg *self, StatementId id, const PgParameters *with);
-/** Whether that is so. */
-bool ecfs_pg_is_ahead (const Pg *self, StatementId id, const PgParameters *with);
-/** What it said, if nothing was changed since; else NULL. */
-PgRows *ecfs_pg_known (const Pg *self, StatementId id, const PgParameters *with);
 
 /** Sends what waits; returns when it is done. An optimistic transaction has its turn from then on. */
 bool ecfs_pg_flush (Pg *self, GError **error);

@@ -347,8 +347,8 @@ bool ecfs_pg_prepare_turns (Pg *self, GError **error)
 void ecfs_pg_sign (const Pg *self, PgSaying *ret_saying)
 {
     *ret_saying = (PgSaying){.name = self->names[SIGN]};
-    ecfs_pg_say_number (ret_saying, self->member);
-    ecfs_pg_say_text (ret_saying, self->session);
+    ecfs_pg_say_number (&ret_saying->with, self->member);
+    ecfs_pg_say_text (&ret_saying->with, self->session);
 }
 
 bool ecfs_pg_beat (Pg *self, GError **error)
@@ -373,10 +373,10 @@ static void say_turn (const Pg *self, const char *mine, PgSaying ret_sayings[ECF
 {
     ret_sayings[0] = (PgSaying){.name = self->names[TURN]};
     ret_sayings[1] = (PgSaying){.name = mine};
-    ecfs_pg_say_number (&ret_sayings[1], self->member);
-    ecfs_pg_say_text (&ret_sayings[1], self->session);
-    ecfs_pg_say_number (&ret_sayings[1], (int64_t) self->txn + 1);
-    ecfs_pg_say_number (&ret_sayings[1], (int64_t) self->committed);
+    ecfs_pg_say_number (&ret_sayings[1].with, self->member);
+    ecfs_pg_say_text (&ret_sayings[1].with, self->session);
+    ecfs_pg_say_number (&ret_sayings[1].with, (int64_t) self->txn + 1);
+    ecfs_pg_say_number (&ret_sayings[1].with, (int64_t) self->committed);
 }
 
 void ecfs_pg_turn (Pg *self, PgSaying *ret_sayings)
