@@ -13,6 +13,7 @@ EXCUSES = {
     "birth times": ".It Birth times",
     "POSIX ACLs": ".It Access control lists",
     "atime": ".It Times of access",
+    "deadlocks of locks": ".It Deadlocks of locks",
     "fallocate with mode 16": ".It Rare modes of Xr fallocate 2",
     "fallocate with mode 17": ".It Rare modes of Xr fallocate 2",
 }

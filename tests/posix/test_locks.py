@@ -6,8 +6,10 @@ import os
 import struct
 import time
 
+import catalogs
 import pytest
 from calls import closing, fails, in_child, opened
+from excuses import lacks
 
 OFD_SETLK, OFD_GETLK = 37, 36
 
@@ -156,6 +158,8 @@ def test_a_waiter_gets_the_lock(files):
 
 
 def test_a_deadlock_is_found(files):
+    if catalogs.KIND == "many":
+        lacks("deadlocks of locks")
     path = files.make(b"xy")
     with opened(path, os.O_RDWR) as fd:
         locked(fd, fcntl.F_WRLCK, 0, 1)
