@@ -338,6 +338,25 @@ def test_killed_mount_loses_nothing(place, cluster):
     is_clean(archive)
 
 
+@pytest.mark.parametrize("mounts", ["one", "many"])
+def test_what_is_staged_for_a_number_that_nobody_has(place, cluster, mounts):
+    """It was removed; but where mounts take numbers ahead it may be of a file that the database has lost, and is kept."""
+    archive = place.archive(place.directories(), "rs:4+2", "--key", "none", "--set", f"catalog={cluster.location}", "--set", f"catalog_mounts={mounts}")
+    mount = place.mount(archive)
+    for name in ("removed", "there"):
+        (mount.path / name).write_text("stored\n")
+    number = {"one": (mount.path / "removed").stat().st_ino, "many": (mount.path / "there").stat().st_ino + 50}[mounts]
+    (mount.path / "removed").unlink()
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    staged = archive.path / "staging" / f"987654.{number}"
+    staged.write_text("of whom?\n")
+    mount.start()
+    kept = list((archive.path / "interrupted").iterdir()) if (archive.path / "interrupted").exists() else []
+    assert not staged.exists() and [path.read_text() for path in kept] == (["of whom?\n"] if mounts == "many" else [])
+    mount.umount()
+
+
 @pytest.mark.nightly
 def test_row_that_stayed_keeps_nobody_out(place, cluster):
     """Of a file that is not staged any more."""
