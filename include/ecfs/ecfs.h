@@ -100,7 +100,8 @@ char *ecfs_promise (const char *directory, GError **error);
 
 /**
  * What is not on the endpoints yet as a JSON object: files `staged`, objects that are `not_full`, stripes that wait for
- * their `deletions`, and `changes_behind`: of names, that would be lost with this machine.
+ * their `deletions`, and `changes_behind`: of names, that would be lost with this machine, or with the database. Where
+ * others have it open for writing, the `leader` of these stores them.
  */
 char *ecfs_backlog (const char *directory, GError **error);
 

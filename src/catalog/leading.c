@@ -106,7 +106,7 @@ bool ecfs_catalog_look_around (EcfsCatalog *self, GError **error)
 char *ecfs_catalog_leader (EcfsCatalog *self)
 {
     char *leader = NULL;
-    if (self->is_member)
+    if ((self->is_member || self->readonly) && self->db->ops->leader != NULL)
         (void) ASIDE (self, NULL, (leader = self->db->ops->leader (self->db)) != NULL); /* NULL says it */
     return leader;
 }

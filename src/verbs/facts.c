@@ -177,5 +177,8 @@ char *ecfs_backlog (const char *directory, GError **error)
     json_object_set_int_member (facts, "changes_behind",
                                 has_names && point.stored < point.sequence ? (int64_t) (point.sequence - point.stored)
                                                                            : 0);
+    g_autofree char *leader = ecfs_catalog_leader (ecfs_archive_catalog (archive));
+    if (leader != NULL)
+        json_object_set_string_member (facts, "leader", leader);
     return text_of (facts);
 }

@@ -544,6 +544,21 @@ def test_who_was_taken_for_dead_has_no_more_than_it_wrote(place, cluster, which)
     same_tree(mounts)
 
 
+@pytest.mark.slow
+def test_who_ends_says_who_stores_what_it_changed(place, cluster):
+    archive = make(place, cluster)
+    first, second = place.mount(archive), place.mount(join(place, archive, "other"))
+    (second.path / "file").write_text("stored\n")
+    lab.ecfs("wait", second.path)
+    for endpoint in archive.endpoints:
+        endpoint.kill()
+    (second.path / "made").mkdir()
+    done = lab.ecfs("umount", second.path)
+    assert f"safe without the database: process {first.process.pid} on " in done.stderr and ", which leads, stores them" in done.stderr, done.stderr
+    done = lab.ecfs("umount", first.path)
+    assert "safe without this machine: the next mount stores them" in done.stderr, done.stderr
+
+
 def test_joining_needs_a_database(place, cluster):
     archive = place.archive(place.directories(), "rs:4+2", "--key", "none")
     other = place.path / "other"

@@ -99,17 +99,19 @@ void tool_tell_unfinished (const char *verb, const char *directory)
         return; /* only a hint: whoever mounts it next is told */
     g_autoptr (JsonObject) backlog = tool_json_object (text);
     int64_t n_changes = tool_number (backlog, "changes_behind"), n_not_full = tool_number (backlog, "not_full");
+    const char *leader = tool_text (backlog, "leader");
+    const bool is_led = *leader != '\0'; /* others have it open */
+    g_autofree char *who = is_led ? g_strdup_printf ("%s, which leads,", leader) : g_strdup ("the next mount");
     if (n_changes > 0)
         tool_say (verb,
-                  "unmounted; %" PRIi64
-                  " changes of names are on too few endpoints to be safe without this machine: the next mount "
+                  "unmounted; %" PRIi64 " changes of names are on too few endpoints to be safe without %s: %s "
                   "stores them",
-                  n_changes);
+                  n_changes, is_led ? "the database" : "this machine", who);
     if (n_not_full > 0)
         tool_say (verb,
                   "unmounted; %" PRIi64
-                  " objects are stored safely, but not on all of their endpoints yet: the next mount stores the rest",
-                  n_not_full);
+                  " objects are stored safely, but not on all of their endpoints yet: %s stores the rest",
+                  n_not_full, who);
 }
 
 /* By the kernel's table: the mount itself may answer nothing. */
