@@ -141,7 +141,7 @@ static bool fail_nowhere (const EcfsArchive *self, const char *path, unsigned n,
     g_autofree char *why = endpoints_that (self, is_nowhere);
     return ecfs_fail (error, EIO,
                       "%s: nobody can tell from here whether %u of its stripes are there, as endpoint %s; put its "
-                      "section back, and mount again; if it is lost, 'ecfs endpoint replace %s' has them elsewhere",
+                      "section into it, and mount again; if it is lost, 'ecfs endpoint replace %s' has them elsewhere",
                       path, n, why == NULL ? "they are at was missing" : why, self->directory);
 }
 
