@@ -135,6 +135,16 @@ static bool begin_again (EcfsCatalog *self, GError **error)
                                      ecfs_replay (self, at, self->redo->len, error)));
 }
 
+/* Whoever only looks, and has seen nothing of a transaction of others that is given up, looks without it. */
+static bool goes_on_reading (EcfsCatalog *self, GError **error)
+{
+    if (self->op_at != NO_OP || self->has_read)
+        return false;
+    self->reading = self->db->ops->control (self->db, STMT_BEGIN_READ, "reading it", NULL); /* else each has its own */
+    g_clear_error (error);
+    return true;
+}
+
 bool ecfs_revive (EcfsCatalog *self, GError **error)
 {
     const DbOps *ops = self->db->ops;
@@ -149,7 +159,7 @@ bool ecfs_revive (EcfsCatalog *self, GError **error)
     if (self->is_member && self->in_txn) { /* or given up by the next that asks, where it is away for longer */
         if (back)
             ecfs_give_up (self);
-        return false;
+        return back && goes_on_reading (self, error);
     }
     if (!back && begins) { /* others may go on from here, but not with anything that this has read */
         ecfs_await_back (self);

@@ -309,9 +309,11 @@ void ecfs_read_begin (EcfsCatalog *self, bool looks)
         (void) ecfs_commit (self, NULL);  /* whoever waits for it begins anew */
     (void) heal (self, NULL);             /* failure or broken says it */
     ecfs_ahead_take (self);
-    if (self->in_txn || self->reading || self->broken)
+    if (self->reading || self->broken)
         return;
     self->has_read = false;
+    if (self->in_txn)
+        return;
     self->reading = ecfs_control (self, looks && self->is_member ? STMT_BEGIN_LOOK : STMT_BEGIN_READ, "reading it",
                                   NULL); /* without it each statement has its own */
     if (self->readonly || self->is_member)

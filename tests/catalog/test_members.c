@@ -1038,6 +1038,35 @@ static void test_hardens_what_is_seen (void)
     clear_members (&m);
 }
 
+/* Whoever only looks, within a transaction of others that is lost with the connection, is answered by the next. */
+ECFS_TSA (no_thread_safety_analysis) static void test_look_within_what_is_lost (void)
+{
+    Members m;
+    Op op;
+    Inode dir;
+    EcfsAttr attr;
+    init_members (&m);
+    EcfsCatalog *catalog = m.catalogs[1];
+    make_some (&m, 1);
+    uint64_t here = make_dir (as (&m, 1), ECFS_ROOT_INO, "here");
+    catalog->n_turns = 1; /* so that it begins at the server */
+    ecfs_op_enter (catalog, true);
+    OK (e, ecfs_op_begin (catalog, &op, &e));
+    g_assert_false (ecfs_optimistic_is_unsent (catalog));
+    OK (e, ecfs_inode_get_dir (catalog, here, &dir, &e));
+    OK (e, ecfs_inode_touch_dir (catalog, &dir, 0, 4711, &e));
+    OK (e, ecfs_op_end (catalog, &op, true, &e));
+    g_assert_true (catalog->in_txn);
+    ecfs_mutex_unlock (&catalog->lock);
+    run_pg_sql (m.one.path, "SELECT pg_terminate_backend (pid) FROM pg_stat_activity "
+                            "WHERE pid <> pg_backend_pid () AND application_name = 'ecfs'");
+    OK (e, ecfs_catalog_lookup (catalog, ECFS_ROOT_INO, "here", &attr, &e));
+    g_assert_cmpint (attr.mtime_ns, !=, 4711);
+    g_assert_false (catalog->in_txn);
+    (void) make_dir (as (&m, 1), here, "later");
+    clear_members (&m);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -1060,6 +1089,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/members/marks", test_marks);
     g_test_add_func ("/members/told-of-the-last-try", test_told_of_the_last_try);
     g_test_add_func ("/members/sequence-is-committed", test_sequence_is_committed);
+    g_test_add_func ("/members/who-looks-within-what-is-lost", test_look_within_what_is_lost);
     g_test_add_func ("/members/nothing-to-wait-for", test_nothing_to_wait_for);
     g_test_add_func ("/members/what-was-begun-before-a-copy", test_copied);
     g_test_add_func ("/members/what-others-have-not-stored", test_own);
