@@ -447,7 +447,8 @@ void ecfs_archive_close (EcfsArchive *self)
     g_free (self->peers_trouble);
     g_autoptr (GError) error = NULL;
     bool behind = self->catalog != NULL && ecfs_catalog_behind (self->catalog) != NULL;
-    bool is_refused = behind && ecfs_catalog_is_shared (self->catalog); /* where nothing that was acknowledged waits */
+    /* What one of many has acknowledged is in the catalog that the others go on with. */
+    bool is_refused = behind && ecfs_catalog_is_shared (self->catalog) && ecfs_catalog_is_taken_over (self->catalog);
     if (!ecfs_catalog_close (self->catalog, &error) && !is_refused)
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
     if (behind)

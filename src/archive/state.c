@@ -135,14 +135,17 @@ static bool fail_given_up (const EcfsArchive *self, const char *path, unsigned n
                       path, n, why == NULL ? "they are at was taken out" : why, self->directory);
 }
 
-/* As after a recovery without all endpoints. */
+/* As after a recovery without all endpoints. Where others write, too, they may have added it. */
 static bool fail_nowhere (const EcfsArchive *self, const char *path, unsigned n, GError **error)
 {
     g_autofree char *why = endpoints_that (self, is_nowhere);
     return ecfs_fail (error, EIO,
-                      "%s: nobody can tell from here whether %u of its stripes are there, as endpoint %s; put its "
-                      "section into it, and mount again; if it is lost, 'ecfs endpoint replace %s' has them elsewhere",
-                      path, n, why == NULL ? "they are at was missing" : why, self->directory);
+                      "%s: nobody can tell from here whether %u of its stripes are there, as endpoint %s: put its "
+                      "section into it, and mount again%s",
+                      path, n, why == NULL ? "they are at was missing" : why,
+                      ecfs_catalog_is_shared (self->catalog)
+                          ? ""
+                          : "; if it is lost for good, 'ecfs endpoint replace' has its stripes elsewhere");
 }
 
 static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
@@ -247,7 +250,7 @@ static bool name_lacking (Naming *self, const EcfsObjectRow *object, GError **er
     if (!find_standing (self->archive, object, object->size, &standing, error))
         return false;
     bool coming = standing.n_given_up == 0 && g_hash_table_contains (self->coming, &object->id);
-    if ((ecfs_standing_lacks (&standing) && !coming) || standing.n_nowhere > 0)
+    if (ecfs_standing_lacks (&standing) && !coming)
         name_file (self, object->id);
     return true;
 }
@@ -311,22 +314,53 @@ static bool check_damaged (EcfsArchive *self, GError **error)
     return rows != NULL && tell_named (&naming, naming.n_objects, error);
 }
 
+static bool name_nowhere (Naming *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    int64_t after = 0, last = 0;
+    for (bool more = true; more && self->lines->len < FILES_NAMED;) {
+        g_autoptr (GArray) stripes =
+            ecfs_catalog_stripes_at (self->archive->catalog, endpoint->id, &after, &more, error);
+        if (stripes == NULL)
+            return false;
+        for (guint i = 0; i < stripes->len && self->lines->len < FILES_NAMED; i++) {
+            int64_t object = g_array_index (stripes, EcfsStripeAt, i).object;
+            if (object != last)
+                name_file (self, object);
+            last = object;
+        }
+    }
+    return true;
+}
+
+/* No object has stripes at an endpoint that ecfs.conf does not have. */
+static bool check_nowhere (EcfsArchive *self, GError **error)
+{
+    g_autoptr (GHashTable) named = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
+    Naming naming = {.archive = self, .named = named, .lines = lines};
+    size_t n_endpoints = self->n_endpoints;
+    for (size_t i = 0; i < n_endpoints && lines->len < FILES_NAMED; i++)
+        if (is_nowhere (&self->endpoints[i]) && !name_nowhere (&naming, &self->endpoints[i], error))
+            return false;
+    return tell_named (&naming, naming.n_objects, error);
+}
+
 bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
 {
     if (ino != 0)
         return is_file_full (self, ino, error);
     EcfsTotals totals;
-    if (!check_damaged (self, error) || !ecfs_catalog_totals (self->catalog, &totals, error))
+    if (!check_damaged (self, error) || !check_nowhere (self, error) ||
+        !ecfs_catalog_totals (self->catalog, &totals, error))
         return false;
     g_autofree char *gone = endpoints_that (self, is_given_up); /* what is there nobody has counted */
-    g_autofree char *nowhere = endpoints_that (self, is_nowhere);
-    if (totals.n_not_full == 0 && gone == NULL && nowhere == NULL)
+    if (totals.n_not_full == 0 && gone == NULL)
         return true;
     g_autoptr (GHashTable) coming = ecfs_archive_coming_objects (self, error);
     if (coming == NULL)
         return false;
     uint64_t n_coming = g_hash_table_size (coming);
-    if (gone != NULL || nowhere != NULL)
+    if (gone != NULL)
         return check_lacking (self, coming, 0, error);
     return totals.n_not_full <= n_coming || check_lacking (self, coming, totals.n_not_full - n_coming, error);
 }

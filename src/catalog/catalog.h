@@ -104,7 +104,7 @@ bool ecfs_catalog_ask_leader (EcfsCatalog *self, uint64_t sequence, EcfsLeaderAn
 bool ecfs_catalog_wanted (EcfsCatalog *self, uint64_t *ret_sequence, GError **error);
 /** It is stored up to @sequence, or, with @trouble, a try to do that came to nothing. */
 bool ecfs_catalog_answer (EcfsCatalog *self, uint64_t sequence, const char *trouble, GError **error);
-/** Who leads, for people; NULL: nobody does, or nobody can tell. g_free () */
+/** Who else leads, for people; NULL: nobody does, or nobody can tell. g_free () */
 char *ecfs_catalog_leader (EcfsCatalog *self);
 
 /** Others find where this process serves peers, "HOST:PORT", until it closes the catalog or is dead; NULL: nowhere.

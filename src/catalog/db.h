@@ -116,7 +116,7 @@ struct EcfsCatalog {
     uint64_t txn;         /* number of the last transaction begun */
     uint64_t durable_txn; /* number of the last one committed */
     bool reading;         /* a read transaction is open; never with in_txn */
-    bool has_read;        /* something was read in it, or in an optimistic transaction; valid with these */
+    bool has_read;        /* the read that runs has seen something, or an optimistic transaction that is open */
     EcfsAttr touched;     /* of a shared catalog: the directory that a change here touched last, as it left it */
     int64_t touched_us;   /* when; 0: none, or it is another since */
     uint64_t touched_txn; /* the transaction of that */

@@ -285,16 +285,17 @@ bool ecfs_pg_fail_fenced (Pg *self, GError **error)
 {
     g_autofree char *sql = g_strdup_printf ("SELECT session = '%s', beat FROM \"%s\".members WHERE id = %" PRId64,
                                             self->session, self->schema, self->member);
-    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking who has it open", NULL);
+    autoresult *rows = ecfs_pg_ask_sql (self, sql, "looking who has it open", error);
+    if (rows == NULL) /* the next connection finds it out */
+        return false;
     self->is_behind = true;
-    if (rows != NULL && (PQntuples (rows) != 1 || strcmp (PQgetvalue (rows, 0, 0), "t") == 0 ||
-                         g_ascii_strtoull (PQgetvalue (rows, 0, 1), NULL, 10) < self->taken_at))
+    if (PQntuples (rows) != 1 || strcmp (PQgetvalue (rows, 0, 0), "t") == 0 ||
+        g_ascii_strtoull (PQgetvalue (rows, 0, 1), NULL, 10) < self->taken_at)
         return ecfs_fail (error, ESTALE,
                           "catalog %s: the database lacks changes that it had committed, as after a failover to a "
                           "standby that lagged, or a restored backup" ADVICE,
                           self->name);
-    if (rows != NULL)
-        self->leads = false;
+    self->leads = false;
     atomic_store (&self->is_fenced, true);
     return ecfs_fail (error, ESTALE,
                       "catalog %s: another process has taken over what this one had open, as nothing was heard of it: "
@@ -607,8 +608,11 @@ bool ecfs_pg_answer (Pg *self, uint64_t sequence, const char *trouble, GError **
 
 char *ecfs_pg_leader (Pg *self)
 {
+    char own[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&self->holder, own);
     g_autofree char *sql = g_strdup_printf (
-        "SELECT m.who FROM \"%s\".members m JOIN \"%s\".holder h ON m.session = h.session", self->schema, self->schema);
+        "SELECT m.who FROM \"%s\".members m JOIN \"%s\".holder h ON m.session = h.session WHERE m.uuid <> '%s'",
+        self->schema, self->schema, own);
     autoresult *rows = ecfs_pg_end_read (self, NULL) ? ecfs_pg_ask_sql (self, sql, "looking who leads", NULL) : NULL;
     return rows == NULL || PQntuples (rows) == 0 ? NULL : g_strdup (PQgetvalue (rows, 0, 0));
 }

@@ -40,7 +40,16 @@ class Crew:
 
     def __init__(self, n_workers):
         self.n_workers, self.barrier, self.begun, self.figures = n_workers, threading.Barrier(n_workers, action=self.turn), None, {}
-        self.kind, self.n_operations = None, 0
+        self.kind, self.n_operations, self.failure = None, 0, None
+
+    def work(self, directory):
+        try:
+            work(directory, self)
+        except threading.BrokenBarrierError:
+            pass  # another has failed
+        except BaseException as failure:  # pylint: disable=broad-exception-caught
+            self.failure = failure
+            self.barrier.abort()
 
     def turn(self):
         now = time.monotonic()
@@ -94,11 +103,13 @@ def median_of(runs):
 def run(mountpoints, name):
     """What all do at once."""
     crew = Crew(len(mountpoints))
-    threads = [threading.Thread(target=work, args=(path / f"{name}-{number}", crew)) for number, path in enumerate(mountpoints)]
+    threads = [threading.Thread(target=crew.work, args=(path / f"{name}-{number}",)) for number, path in enumerate(mountpoints)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if crew.failure:
+        raise crew.failure
     return crew.figures
 
 
