@@ -172,7 +172,7 @@ def check_goes_on_elsewhere(place, archive):
     mount = place.mount(again)
     lab.write_pattern(mount.path / "later", 50_001)
     later, whole = lab.digest(mount.path / "later"), lab.describe_tree(mount.path)
-    waited = lab.ecfs("wait", mount.path, check=False)  # two zones are all that the key could lose still
+    waited = lab.ecfs("wait", "--quorum", mount.path, check=False)  # two zones are all that the key could lose still
     assert "shares of the archive's key" in waited.stderr, waited
     mount.umount()
     shutil.rmtree(again.path)
