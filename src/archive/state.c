@@ -101,12 +101,13 @@ bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *re
     return false;
 }
 
-/* Whether nothing is read there from here, now or after the next answer. */
+/* Nobody reads there any more. */
 static bool is_given_up (const EcfsArchiveEndpoint *endpoint)
 {
     return endpoint->state >= ECFS_ENDPOINT_FAILED && endpoint->state != ECFS_ENDPOINT_REMOVED;
 }
 
+/* It cannot be asked from here. */
 static bool is_nowhere (const EcfsArchiveEndpoint *endpoint)
 {
     return endpoint->state < ECFS_ENDPOINT_FAILED && endpoint->endpoint == NULL;
@@ -135,17 +136,18 @@ static bool fail_given_up (const EcfsArchive *self, const char *path, unsigned n
                       path, n, why == NULL ? "they are at was taken out" : why, self->directory);
 }
 
-/* As after a recovery without all endpoints. Where others write, too, they may have added it. */
+/* As after a recovery without all endpoints; or another machine that writes has added it. */
 static bool fail_nowhere (const EcfsArchive *self, const char *path, unsigned n, GError **error)
 {
     g_autofree char *why = endpoints_that (self, is_nowhere);
+    const char *advice = ecfs_catalog_is_shared (self->catalog)
+                             ? "take its section over from a machine that has it, and mount again; after a recovery "
+                               "'ecfs endpoint add' takes it in"
+                             : "'ecfs endpoint add' takes it in again; if it is lost, 'ecfs endpoint replace' has its "
+                               "stripes elsewhere";
     return ecfs_fail (error, EIO,
-                      "%s: nobody can tell from here whether %u of its stripes are there, as endpoint %s: put its "
-                      "section into it, and mount again%s",
-                      path, n, why == NULL ? "they are at was missing" : why,
-                      ecfs_catalog_is_shared (self->catalog)
-                          ? ""
-                          : "; if it is lost for good, 'ecfs endpoint replace' has its stripes elsewhere");
+                      "%s: nobody can tell from here whether %u of its stripes are there, as endpoint %s; %s", path, n,
+                      why == NULL ? "they are at was missing" : why, advice);
 }
 
 static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)

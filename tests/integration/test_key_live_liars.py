@@ -611,11 +611,6 @@ def test_who_makes_key_files_up_slowly_holds_no_recovery_up(place, world):
     mount.umount(PATIENCE_S)
 
 
-def await_stored(mount):
-    """Stripes that are met damaged have to be rebuilt first."""
-    lab.until(lambda: ends(lab.PROGRAM, "wait", mount.path).returncode == 0, 120, "all is stored", pause=1)
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("lie", LIES)
 def test_what_was_waited_for_is_there_without_them(place, world, lie):
@@ -624,11 +619,11 @@ def test_what_was_waited_for_is_there_without_them(place, world, lie):
     world.lies(lie)
     mount = place.mount(world.archive)
     change(mount)
-    await_stored(mount)
+    world.archive.await_stored()  # also what was met damaged, and is rebuilt first
     ends(FSCK, "-y", "--deep", world.archive.path)
     (mount.path / "directory 3/large").unlink()
     tree = lab.describe_tree(mount.path)
-    await_stored(mount)
+    world.archive.await_stored()
     mount.umount(PATIENCE_S)
     rotated = ends(lab.PROGRAM, "key", "rotate", world.archive.path)
     assert rotated.returncode == 0, rotated.stderr

@@ -532,6 +532,7 @@ def test_who_was_taken_for_dead_has_no_more_than_it_wrote(place, cluster, which)
     dead, alive = mounts[which], mounts[1 - which]
     lab.until(lambda: "catalog_ended" in dead.archive.json("status"), 60, "it notices")
     (alive.path / "later").write_text("of who is alive\n")
+    expected = {f"file {number} {i}": "small\n" for number in range(2) for i in range(5)} | {"later": "of who is alive\n"}
     facts = dead.archive.json("status")
     assert [row["path"] for row in facts.get("unstored", {}).get("list", []) if not row["path"].startswith(f"/file {which}")] == []
     done = lab.ecfs("status", dead.archive.path, check=False)
@@ -541,7 +542,10 @@ def test_who_was_taken_for_dead_has_no_more_than_it_wrote(place, cluster, which)
     dead.process.wait(60)
     assert "are lost" not in dead.text(), dead.text()
     dead.start()
-    same_tree(mounts)
+    for mount in mounts:
+        assert {path.name: path.read_text() for path in mount.path.iterdir()} == expected
+        mount.umount()
+    is_clean(archive)
 
 
 @pytest.mark.slow
